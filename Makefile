@@ -33,7 +33,7 @@ torture: .venv/dev-installed
 # Every panel of docs/gallery, drawn again at the paper's 25 runs and compared to the digit. Takes most of an hour;
 # panels on real data need the folder ../shared/data.
 gallery: .venv/dev-installed
-	$(BIN)/python -m pytest -n 0 tests/paper/test_panels.py -m gallery
+	$(BIN)/python -m pytest -n 0 tests/paper/figures/test_panels.py -m gallery
 
 # Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
 coverage: .venv/dev-installed

@@ -49,6 +49,14 @@ def test_no_folder_is_crowded() -> None:
     assert {folder: count for folder, count in crowded.items() if count > 14} == {}
 
 
+def test_every_room_has_its_tests() -> None:
+    """`tests` has the folders of the source, and beside them the themes that run through many rooms."""
+    rooms = {module.parent.relative_to(SOURCE) for module in MODULES if module.name != "__init__.py"}
+    elsewhere = {Path("federation/board")}  # through the pages that show it: tests/web/test_boards.py
+    tested = {file.parent.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")}
+    assert rooms - elsewhere - tested == set()
+
+
 def test_no_two_modules_share_a_name() -> None:
     names = Counter(module.stem for module in MODULES if module.stem not in ("__init__", "__main__"))
     assert [name for name, count in names.items() if count > 1] == []
@@ -96,6 +104,31 @@ def _imports(tree: ast.Module) -> Iterator[tuple[Path, bool]]:
             for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 if (path := (SOURCE.parent / name.replace(".", "/")).with_suffix(".py")).exists():
                     yield path, node in late
+
+
+def test_what_others_import_is_public() -> None:
+    """Every name that one module takes from another is in its `__all__`."""
+    public = {module: _public(ast.parse(module.read_text())) for module in MODULES if not module.stem.endswith("__")}
+    taken = [
+        f"{name} of {imported.relative_to(SOURCE)}, in {module.relative_to(SOURCE)}"
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and (imported := (SOURCE.parent / node.module.replace(".", "/")).with_suffix(".py")) in public
+        for name in (alias.name for alias in node.names)
+        if name not in public[imported]
+    ]
+    assert taken == []
+
+
+def _public(tree: ast.Module) -> list[str]:
+    """What a module's `__all__` lists."""
+    return next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
 
 
 def _functions_and_classes(module: Path) -> list[ast.stmt]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "ArgumentError",
     "count",
     "features",
+    "is_postgres",
     "known_keys",
     "one_of",
     "plain_numbers",
@@ -34,6 +36,7 @@ __all__ = [
 Name = TypeVar("Name", bound=str)
 LARGEST_COUNT = 2**63 - 1
 MISSPELT, LONGEST, ALIKE = 3, 40, 0.75  # names that are compared with known ones, their letters, and how alike
+POSTGRES = ("postgresql://", "postgres://")
 NORM_SLACK = 1e-6  # features scaled to norm 1 in float32 land this close to it
 
 
@@ -152,6 +155,11 @@ def table(what: str, text: str | bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ArgumentError(what, f"must be one table of fields, got {type(data).__name__}")
     return data
+
+
+def is_postgres(place: str | Path) -> bool:
+    """Whether the place of a store is a URL of PostgreSQL, and not a file."""
+    return str(place).startswith(POSTGRES)
 
 
 def _is_number(value: Any) -> bool:

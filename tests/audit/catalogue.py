@@ -40,7 +40,8 @@ from tests.audit.faults import (
     small_plan,
     with_protocol,
 )
-from tests.protocol import test_endless, test_secure_sum
+from tests.protocol import test_endless
+from tests.protocol.trusts import test_secure_sum
 from tests.simulator import test_terms
 
 Evidence = Literal["epsilon", "claimed noise", "residuals", "times and sizes"]

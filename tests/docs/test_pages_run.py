@@ -6,10 +6,12 @@ import ast
 import codeop
 import re
 from collections.abc import Callable
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
 
+import fedbandit as fb
 from tests.docs import places
 from tests.docs.pages import DOCS, EVERYWHERE, NAMED, ROOT, Block, blocks, named, parsed, run_page, same, shell_lines
 
@@ -103,6 +105,11 @@ def test_docstrings_show_code_as_examples_that_are_run() -> None:
     ]
     assert shown == []
     assert sum(file.read_text().count(">>> ") for file in sources) > 50
+
+
+@pytest.mark.parametrize("name", [name for name in fb.__all__ if not ismodule(getattr(fb, name))])
+def test_every_public_name_shows_an_example_that_is_run(name: str) -> None:
+    assert ">>> " in (getattr(fb, name).__doc__ or "")
 
 
 def test_what_is_printed_is_held_against_what_is_shown() -> None:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from fedbandit.demo.processes import url
-from fedbandit.federation import process as party_process
+from fedbandit.federation import leaving
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import SETTINGS, Home
 from fedbandit.federation.wire import broker, link
@@ -27,7 +27,7 @@ from tests.federation.test_process import decide, founded
 from tests.federation.test_process import wait_until as wait_for
 
 MAIN = "from fedbandit.cli.main import main; main()"
-SOON = party_process.END + 12.0  # seconds; until the fault was mended, nothing here ended at all
+SOON = leaving.END + 12.0  # seconds; until the fault was mended, nothing here ended at all
 
 
 def wait_until(condition, seconds=400.0):
@@ -76,7 +76,7 @@ Silo.quicken = quicken
     with running(slow, "silo", "serve", silo.path) as process:
         wait_until(marker.exists)
         took, code = ends(process)
-    assert (took < party_process.END, code) == (True, 0)
+    assert (took < leaving.END, code) == (True, 0)
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def test_a_broker_that_says_no_goodbye_holds_up_nobody(monkeypatch):
 
 @pytest.mark.parametrize("error", [None, ValueError])
 def test_a_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch, error):
-    monkeypatch.setattr(party_process, "AGAIN", 0.01)
+    monkeypatch.setattr(leaving, "AGAIN", 0.01)
     lost = []
 
     async def work():
@@ -230,7 +230,7 @@ def test_a_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch, error)
     async def scenario():
         task = asyncio.create_task(work())
         await asyncio.sleep(0)
-        await party_process._ended(task)
+        await leaving.ended(task)
 
     with pytest.raises(error) if error else contextlib.nullcontext():
         asyncio.run(scenario())

@@ -171,7 +171,7 @@ def test_add_remove_hides_whether_somebody_asks(trust: str) -> None:
         with pytest.raises(ValueError, match=r"^visits must be 'private' under add-remove"):
             added.changed(schedule=schedule, visits="public")
     empty = "a person who stays away leaves their round empty"
-    if trust == "local":  # users send for themselves: tests/protocol/test_shuffled_users.py
+    if trust == "local":  # users send for themselves: tests/protocol/trusts/test_shuffled_users.py
         return
     assert empty in str(added.guarantee)
     assert "a live federation runs this plan only on a clock" in str(added.guarantee)

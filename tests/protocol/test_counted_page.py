@@ -19,7 +19,7 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.adversaries import Moment
 from fedbandit.protocol.trusts.vector_sum import SeesCounts
 from fedbandit.schedule import at, every
-from tests.protocol.test_exact_vector_sum import plan, protocol
+from tests.protocol.trusts.test_exact_vector_sum import plan, protocol
 
 
 def number(made: Plan, pattern: str) -> float:

@@ -149,7 +149,7 @@ from dataclasses import replace
 from fedbandit.protocol.trust import Faith
 from fedbandit.protocol.trusts import silo
 
-TRUST = replace(silo.TRUST, name="my-own", faith=Faith.SERVER)
+TRUST = replace(silo.TRUST, name="my-own", faith=Faith.ANALYZER)
 '''
 
 
@@ -165,7 +165,7 @@ def own_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_new_file_is_a_new_trust_model(own_trust: str) -> None:
     assert own_trust in trust.names()
     made = Plan(4, 20, 2, Privacy(1.0, 0.1), trust=own_trust)
-    assert made.trusting.faith is Faith.SERVER
+    assert made.trusting.faith is Faith.ANALYZER
     assert made.protocol.scales == made.changed(trust="silo").protocol.scales
     assert made.guarantee.promised
 

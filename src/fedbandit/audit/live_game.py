@@ -329,7 +329,8 @@ class _Federation:
     ) -> None:
         """Deliver messages until none is waiting."""
         while (message := carrier.take()) is not None:
-            receiver, data = self._receiver(message[0]), message[1]
+            subject, data = message
+            receiver = self._receiver(subject)
             await (agents[receiver] if receiver in agents else keepers[receiver]).handle([data])
 
     def _receiver(self, subject: str) -> str:

@@ -20,6 +20,7 @@ from fedbandit._roots import falling_root
 
 __all__ = [
     "NOISELESS",
+    "PRACTICAL_SCALE",
     "Confidence",
     "NoiseLaw",
     "Radii",

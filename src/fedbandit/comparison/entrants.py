@@ -19,7 +19,7 @@ TRUSTED = {  # whom a user has to trust, in a word
     Faith.NOBODY: "nobody",
     Faith.OWN_SILO: "own silo",
     Faith.TWO_WHO_DO_NOT_COLLUDE: "two",
-    Faith.SERVER: "server",
+    Faith.ANALYZER: "analyzer",
     Faith.EVERYBODY: "all",
 }
 EXACT = " exact"  # suffix of a protocol that adds the least sufficient noise instead of the noise of its paper

@@ -38,7 +38,7 @@ def regret_row(one: Standing, instances: Sequence[str], errors: bool = True) -> 
 
 
 def syncs_row(one: Standing, instances: Sequence[str]) -> list[str]:
-    """Synchronisations and regret by instance."""
+    """Syncs and regret by instance."""
     cells = (f"{one.syncs[at]:.0f}, {one.regret[at].mean:.3f}" if at in one.regret else ABSENT for at in instances)
     return [one.name, *cells]
 

@@ -29,7 +29,7 @@ from fedbandit.evaluation.estimators import (
 from fedbandit.evaluation.reward_model import cross_fitted
 from fedbandit.evaluation.targets import Target
 
-__all__ = ["LEAST_EFFECTIVE", "Evaluation", "Judged", "evaluate"]
+__all__ = ["LEAST_EFFECTIVE", "RAW", "Evaluation", "Judged", "evaluate"]
 
 LEAST_EFFECTIVE = 50.0  # equally weighted decisions: with fewer, doubly robust intervals miss the truth too often
 FEWEST_UNCOMMON = 10  # rewards unlike the most common one: with fewer, an interval misses the truth too often

@@ -30,7 +30,7 @@ from fedbandit.problem.encoding import Oddities, RecordEncoder
 from fedbandit.problem.public_schema import Schema
 from fedbandit.simulator.population import NEVER
 
-__all__ = ["Columns", "Kind", "Past", "past_of"]
+__all__ = ["LEAST_PROPENSITY", "Columns", "Kind", "Past", "past_of"]
 
 Kind = Literal["known", "randomised", "observed"]
 LEAST_PROPENSITY = 0.01  # smaller estimated probabilities are raised to this

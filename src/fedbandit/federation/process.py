@@ -7,15 +7,12 @@ import contextlib
 import faulthandler
 import gc
 import logging
-import os
-import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -28,6 +25,7 @@ from fedbandit.federation.http.keeper_service import KeeperService, create_keepe
 from fedbandit.federation.http.metrics import WorkerTally
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
+from fedbandit.federation.leaving import ended, heed, until_stopped
 from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.certificates import check_pair
@@ -81,8 +79,6 @@ BACKLOG = 2048  # connections that may wait to be accepted
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between checks of the members' file
 QUICKEN = 1.0  # seconds after which a silo loads compiled code that makes decisions faster
-END = 8.0  # seconds after which a party that was told to end is ended where it stands; requests get 5 of them
-AGAIN = 0.5  # seconds until a task that goes on is cancelled again
 # Seconds for which a thread may keep the interpreter from another one. While the event loop is busy, a thread that
 # writes rewards to a database waits that long for every answer, and others wait for the lock that it holds.
 TURN = 0.0005
@@ -175,9 +171,7 @@ def remember_terms(home: Home, store: SyncStore) -> None:
                 take_over(store, newest.charter, SyncStore(engine), last)
             finally:
                 engine.close()
-        except (
-            Exception
-        ) as error:  # a damaged store must not prevent all later terms: the other party has seen the silos too
+        except Exception as error:  # a damaged store must not prevent all later terms: others have seen the silos too
             log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
 
 
@@ -217,7 +211,7 @@ async def keep(home: Home, party: Party, orders: Orders) -> None:
     service = KeeperService(worker, party, worker.store, member, Machine.of(home))
     try:
         async with _served(home, service) as serving:
-            await _until_stopped(_taking_part(home, party, member, worker.adopt), serving)
+            await until_stopped(_taking_part(home, party, member, worker.adopt), serving)
     finally:
         engine.close()
 
@@ -349,7 +343,7 @@ async def serve(
             await server.serve(sockets)
         finally:
             quickening.cancel()
-            await _ended(federation)
+            await ended(federation)
 
 
 def _open_silo(home: Home, party: Party, orders: Orders, sealer: Sealer) -> Silo:
@@ -412,7 +406,7 @@ class _StoppableServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        _heed(lambda: setattr(self, "should_exit", True))
+        heed(lambda: setattr(self, "should_exit", True))
         yield
 
 
@@ -485,47 +479,3 @@ async def _watch(home: Home, party: Party, adopt: Adopt) -> None:
         except Exception as error:  # e.g. a file that is still being written, or a full disk: it is tried again
             log.error("cannot take in what is new in %s: %s: %s", home.path, type(error).__name__, error)
         await asyncio.sleep(MEMBERS_LOOK)
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None], beside: asyncio.Task[None] | None) -> None:
-    """Run until SIGTERM or SIGINT, or until the task `beside` ends, which it does only if it fails."""
-    task, told = asyncio.create_task(work), asyncio.Event()
-    _heed(told.set)
-    task.add_done_callback(lambda _: told.set())
-    if beside is not None:
-        beside.add_done_callback(lambda _: told.set())
-    await told.wait()
-    await _ended(task)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it has ended, and raise what it raised: a cancellation is lost if it comes together with what
-    the task is waiting for, or while a library swallows it."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=AGAIN)
-    if not task.cancelled():
-        task.result()
-
-
-def _heed(stop: Callable[[], object]) -> None:
-    """Call `stop` on SIGTERM or SIGINT. A party that has not ended some seconds later is ended where it stands, which
-    loses no more than kill -9 does: nothing.
-
-    A database that hangs, for instance, holds up threads for ever, and in a mixer or an analyzer the event loop too, so
-    that it does not hear the signal. The timer needs neither the loop nor the interpreter. It leaves a note of what
-    every thread was doing.
-    """
-    errors = sys.__stderr__ or os.open(os.devnull, os.O_WRONLY)
-    told: list[int] = []
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        if not told:
-            faulthandler.dump_traceback_later(END, exit=True, file=errors)
-        told.append(number)
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-        signal.signal(number, heard)  # the loop is woken by the signal itself, whatever its handler does
-        signal.siginterrupt(number, False)

@@ -31,7 +31,7 @@ from fedbandit.federation.timing import MachineClocks
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["Recovery", "old_copy", "recover"]
+__all__ = ["PATIENCE", "Recovery", "old_copy", "recover"]
 
 PATIENCE = 60.0  # seconds in which the others must answer
 LOOK = 0.1  # seconds between checks for answers

@@ -23,6 +23,7 @@ from fedbandit.schedule import Clock as ClockSchedule
 
 __all__ = [
     "DAY",
+    "JUMP",
     "Calendar",
     "ClockJumped",
     "Clocks",

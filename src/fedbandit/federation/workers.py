@@ -44,7 +44,7 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
         raise ArgumentError("home", f"must be the directory of a silo, got that of the {home.settings.role}")
     if workers == 1:
         return run(path, orders)
-    if not home.settings.store.startswith("postgres"):
+    if not _validate.is_postgres(home.settings.store):
         raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
     with holding(home) if APART else listening(home)[0] as port:
         rehearse(path, orders)

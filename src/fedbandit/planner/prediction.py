@@ -36,7 +36,7 @@ from fedbandit.bandit.directions import PAPERS_SHARE, Alignment, best_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
 
-__all__ = ["ARMS", "Course", "Prediction", "followed", "noise_variance", "predicted", "predicted_alone"]
+__all__ = ["ARMS", "Course", "Prediction", "followed", "noise_variance", "noises", "predicted", "predicted_alone"]
 
 ARMS = 100  # actions in the reference problem, unless the number is given
 DROWNED = 0.1  # the noise of W multiplies the estimate's squared error by at most one over this

@@ -28,6 +28,7 @@ from fedbandit._roots import positive_root
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "LARGEST_EXPONENT",
     "advanced_composition_share",
     "classic_gaussian_sigma",
     "compose_gdp",
@@ -49,7 +50,7 @@ LEAST_DELTA = 1e-300
 ROUNDING = 1e-11  # relative, of a delta: at least as large as the error of the special functions
 LOG_ROUNDING = 1e-14  # error in the logarithms of a factorial and of a power, per unit of their size
 LARGEST_MU = 1e9
-LARGEST_EXPONENT = 700.0
+LARGEST_EXPONENT = 700.0  # e to this power is still a float
 NEVER = 1e9  # standard deviations: the chance of anything that far out is too small for floating point
 FAR = 50.0  # from here on, the asymptotic series of Mills' ratio is exact in floating point
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2

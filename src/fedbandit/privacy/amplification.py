@@ -1,6 +1,6 @@
 """Privacy amplification by shuffling silos (Lemma amp): its conditions, and what it certifies.
 
-N silos with n data points each run the same (epsilon_0, delta_0)-DP Gaussian mechanism; a shuffler permutes the
+N silos with n data points each run the same (epsilon_0, delta_0)-DP Gaussian mechanism; a mixer permutes the
 outputs.
 """
 

@@ -53,7 +53,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["ONES", "Cut", "deviations_of_chance", "fewest_trials", "gaussian_std"]
+__all__ = ["HAIR", "ONES", "Cut", "deviations_of_chance", "fewest_trials", "gaussian_std"]
 
 ONES = 0.25  # the chance that a noise bit is a one
 HAIR = 1e-9  # relative allowance for floating point: in a slope, and in numbers that are scaled before they are rounded

@@ -29,14 +29,13 @@ from typing import Protocol
 import numpy as np
 
 from fedbandit._arrays import Floats
-from fedbandit.privacy.accounting import compose_gdp, gaussian_delta, gaussian_epsilon
+from fedbandit.privacy.accounting import LARGEST_EXPONENT, compose_gdp, gaussian_delta, gaussian_epsilon
 from fedbandit.privacy.ledger import LOST, Binomial, Clear, Entrusted, Entry, Gaussian, LedgerError, Release, terms
 from fedbandit.privacy.sensitivity import Adjacency
 
 __all__ = ["Encoders", "Rows", "Spent", "TermSpent", "spent"]
 
 HAIR = 1e-6  # relative: less than this is rounding
-LARGEST_EXPONENT = 700.0  # e to this power is still a float
 
 
 class Rows(Protocol):

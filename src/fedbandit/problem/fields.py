@@ -21,6 +21,8 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "LONGEST_NAME",
+    "MOST_COLUMNS",
     "Category",
     "Field",
     "Hashed",
@@ -32,8 +34,8 @@ __all__ = [
     "text_of",
 ]
 
-MOST_COLUMNS = 1 << 14  # of one field
-LONGEST_NAME = 100  # characters of a level
+MOST_COLUMNS = 1 << 14  # of one field, and of all together
+LONGEST_NAME = 100  # characters of a level or of a field's name
 PANDAS_NA = "NAType"  # the type of pandas.NA, which cannot be compared with anything; pandas may not be installed
 
 
@@ -48,6 +50,9 @@ class Number:
     many equally spaced points, and fills the columns of the two nearest with their weights: its effect is then
     piecewise linear, and no number leaves all columns empty. With `missing`, a missing value has its own column;
     without, it leaves all columns empty.
+
+    >>> Number(0, 120, knots=3, missing=True).labels
+    ('@0', '@60', '@120', ' is missing')
     """
 
     low: float
@@ -83,7 +88,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """One of some levels, with one column each. Any other value fills the column `other`, if there is one."""
+    """One of some levels, with one column each. Any other value fills the column `other`, if there is one.
+
+    >>> Category(["yes", "no"]).labels
+    ('=yes', '=no', ' is another')
+    """
 
     levels: Sequence[str]
     other: bool = True
@@ -116,7 +125,11 @@ class Category:
 
 @dataclass(frozen=True)
 class Hashed:
-    """A value from an open vocabulary: a public hash of its text decides which of the columns it fills."""
+    """A value from an open vocabulary: a public hash of its text decides which of the columns it fills.
+
+    >>> Hashed(columns=2, missing=True).labels
+    ('#0', '#1', ' is missing')
+    """
 
     columns: int
     missing: bool = False

@@ -31,7 +31,13 @@ GRID = 2.0**-20  # the constant is rounded down to a multiple of this, to be fre
 
 @dataclass(frozen=True)
 class Projection:
-    """A projection to `columns` columns by a public seed."""
+    """A projection to `columns` columns by a public seed.
+
+    >>> from fedbandit.problem import Hashed, Schema
+    >>> schema = Schema({"drug": Hashed(500)}, actions=("A", "B"), projection=Projection(columns=20))
+    >>> schema.width, schema.dim
+    (1002, 20)
+    """
 
     columns: int
     seed: int = 0

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from fedbandit import _validate, _words
 from fedbandit._validate import ArgumentError
-from fedbandit.problem.fields import Category, Field, field_as_dict, field_from_dict
+from fedbandit.problem.fields import LONGEST_NAME, MOST_COLUMNS, Category, Field, field_as_dict, field_from_dict
 from fedbandit.problem.projection import Projection
 
 __all__ = ["ACTION", "INTERCEPT", "Block", "Frozen", "Schema"]
@@ -28,8 +28,6 @@ ACTION = "action"  # the field whose levels are the named actions
 INTERCEPT = "intercept"
 SEPARATOR = " x "  # between the fields of a product
 MARGIN = 2.0**-30  # rows are shorter than 1 by this, far more than rounding adds to rows of MOST_COLUMNS columns
-MOST_COLUMNS = 1 << 14
-LONGEST_NAME = 100
 WASTEFUL = 0.5  # rows that fill a smaller share of their squared length are warned about
 
 

@@ -30,7 +30,7 @@ class Faith(IntEnum):
     NOBODY = 0
     OWN_SILO = 1
     TWO_WHO_DO_NOT_COLLUDE = 2
-    SERVER = 3
+    ANALYZER = 3
     EVERYBODY = 4
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedbandit._validate import is_postgres
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
 from fedbandit.privacy.budget import at_most, exactly
@@ -33,8 +34,6 @@ from fedbandit.protocol import mechanisms
 __all__ = ["ledger"]
 
 SQLITE = b"SQLite format 3\x00"
-POSTGRES = ("postgresql://", "postgres://")
-SIGNATURE_BYTES = 64
 
 
 def ledger(
@@ -125,13 +124,13 @@ def _read(file: str) -> list[Entry]:
 
 def _is_store(file: str) -> bool:
     """Whether this is a silo's own store, and not a file that holds a ledger and nothing else."""
-    return file.startswith(POSTGRES) or read_bytes(Path(file)).startswith(SQLITE)
+    return is_postgres(file) or read_bytes(Path(file)).startswith(SQLITE)
 
 
 @contextmanager
 def _asked(file: str) -> Iterator[Callable[[str], list[Any]]]:
     """What answers queries about a silo's own store, which is opened for reading only."""
-    if file.startswith(POSTGRES):
+    if is_postgres(file):
         from fedbandit.federation.store import read_engine  # late: it loads the live federation
 
         with closing(read_engine(file)) as engine, engine.read() as sql:
@@ -143,7 +142,7 @@ def _asked(file: str) -> Iterator[Callable[[str], list[Any]]]:
 
 def _named(file: str) -> str:
     """The store as messages name it: without the password that a URL may hold."""
-    return repr(file if not file.startswith(POSTGRES) else f"postgresql://...@{file.rpartition('@')[2]}")
+    return repr(file if not is_postgres(file) else f"postgresql://...@{file.rpartition('@')[2]}")
 
 
 def _from_database(file: str) -> list[Entry]:
@@ -166,7 +165,7 @@ def _in_the_clear(file: str) -> list[int] | None:
         return None
     try:
         with _asked(file) as ask:
-            if not file.startswith(POSTGRES) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
+            if not is_postgres(file) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
                 return []
             plans = ask("SELECT term, plan FROM terms WHERE term IN (SELECT term FROM releases) ORDER BY term")
             return [int(term) for term, plan in plans if json_text.loads(plan)["privacy"] is None]
@@ -189,6 +188,7 @@ def _signature_of(path: Path, silo: str, store: str) -> Checks:
     from fedbandit.federation.setup.home import rolls_of
     from fedbandit.federation.store import read_engine
     from fedbandit.federation.store.database import recall
+    from fedbandit.federation.wire.envelopes import SIGNATURE_BYTES
     from fedbandit.federation.wire.heads import Head
 
     rolls = rolls_of(path)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedbandit._validate import ArgumentError
+from fedbandit._validate import ArgumentError, is_postgres
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest
 from fedbandit.federation.backup.broker_paths import moved_in
@@ -25,7 +25,6 @@ from fedbandit.federation.setup.founding import configurations
 from fedbandit.federation.setup.home import FEDERATION, NAMED, SETTINGS, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import SiloStore, read_engine
-from fedbandit.federation.store.opening import is_postgres
 from fedbandit.federation.store.schema import EARLIER, FORMAT
 from fedbandit.federation.wire.subjects import OPERATOR
 from fedbandit.privacy.ledger import LedgerError

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedbandit import __version__
-from fedbandit._validate import ArgumentError
+from fedbandit._validate import ArgumentError, is_postgres
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
 from fedbandit.federation.backup.broker_paths import taken_out
@@ -33,7 +33,6 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.status import check_tied
 from fedbandit.federation.store import SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.migrations import format_of
-from fedbandit.federation.store.opening import is_postgres
 from fedbandit.federation.store.rewards import users_waiting
 from fedbandit.federation.store.schema import FORMAT
 from fedbandit.federation.wire.keys import PartyKeys

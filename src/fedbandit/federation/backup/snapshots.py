@@ -14,10 +14,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fedbandit._validate import ArgumentError
+from fedbandit._validate import ArgumentError, is_postgres
 from fedbandit.federation.store.events import EVENTS
 from fedbandit.federation.store.migrations import format_of
-from fedbandit.federation.store.opening import is_postgres, read_engine
+from fedbandit.federation.store.opening import read_engine
 from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 
 __all__ = ["check_saved", "put_in_place", "take_snapshot", "without_raw_rows"]

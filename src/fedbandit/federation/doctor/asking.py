@@ -11,7 +11,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.certificates import check_pair, trusting
 from fedbandit.federation.setup.home import Home
 
-__all__ = ["Answered", "ask"]
+__all__ = ["ANYWHERE", "Answered", "ask"]
 
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on, and what to call instead
 PATIENCE = 10.0  # seconds

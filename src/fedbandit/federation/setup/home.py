@@ -41,7 +41,6 @@ NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that name files
 TOKEN_BYTES = 32
 SHORTEST_TOKEN = 16  # characters: an operator may have chosen another token
 LAST_PORT = 65_535
-POSTGRES = ("postgresql://", "postgres://")
 NEW_TOKEN = "replace it by one from a backup or a new one, and give it to the applications"
 COPY_IT = "copy the complete file of your federation there"
 
@@ -108,7 +107,7 @@ class Settings:
             raise ArgumentError("health_port", f"must be {wanted}, got {self.health_port}")
         if self.traces and not self.traces.startswith(("http://", "https://")):
             raise ArgumentError("traces", f"must be http://HOST:PORT or https://HOST:PORT, got {self.traces!r}")
-        if "://" in self.store and not self.store.startswith(POSTGRES):
+        if "://" in self.store and not _validate.is_postgres(self.store):
             raise ArgumentError("store", f"must be a path or a postgresql:// URL, got {self.store!r}")
         if not self.log_days >= 0 or (self.log_days and self.role != "silo"):
             raise ArgumentError("log_days", f"must be a silo's number of days, or 0, got {self.log_days!r}")

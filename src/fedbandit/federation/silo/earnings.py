@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fedbandit import _validate
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Verdict
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Sql, put_state
 from fedbandit.federation.store.rewards import RewardColumns, runs
 from fedbandit.federation.store.silo_store import SiloStore
 
@@ -189,8 +189,4 @@ class RewardTrend:
         return bytes(found[0][0]) if found else None
 
     def _put(self, sql: Sql, name: str, value: bytes) -> None:
-        sql.all(
-            "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
-            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-            (self._term, name, value),
-        )
+        put_state(sql, self._term, name, value)

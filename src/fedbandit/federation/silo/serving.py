@@ -85,7 +85,18 @@ class OutcomeConflict(ValueError):
 
 
 class Silo:
-    """One silo, in this process. Safe to use from several threads."""
+    """One silo, in this process. Safe to use from several threads.
+
+    >>> import tempfile
+    >>> import fedbandit as fb
+    >>> plan = fb.Plan(silos=2, rounds=30, dim=2, privacy=fb.Privacy(1.0, 1e-6), schedule=fb.clock(86_400))
+    >>> with tempfile.TemporaryDirectory() as folder, fb.Silo.open(f"{folder}/silo.db", plan) as silo:
+    ...     decision = silo.decide([[1.0, 0.0], [0.0, 1.0]], user="patient 4711")
+    ...     silo.reward(decision.id, 0.7)
+    ...     silo.reward(decision.id, 0.7)
+    Acknowledgement(counted=True, batch=0, repeated=False)
+    Acknowledgement(counted=True, batch=0, repeated=True)
+    """
 
     def __init__(
         self,
@@ -433,12 +444,12 @@ class Silo:
     @property
     def version(self) -> int:
         """The number of syncs that the deciding model has learnt from."""
-        return self._decider.current[0]
+        return self._decider.current.version
 
     @property
     def public(self) -> PublicModel:
         """The public model, which serves people who count."""
-        return self._decider.current[1]
+        return self._decider.current.public
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""

@@ -25,8 +25,10 @@ __all__ = [
     "create",
     "damaged",
     "not_ours",
+    "put_state",
     "recall",
     "remember",
+    "state_of",
 ]
 
 Row = tuple[Any, ...]
@@ -97,6 +99,21 @@ def recall(engine: Engine, key: str) -> bytes | None:
     with engine.read() as sql:
         rows = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
         return bytes(rows[0][0]) if rows else None
+
+
+def put_state(sql: Sql, term: int, name: str, value: bytes) -> None:
+    """Keep a value of a term (0: of none) under a name, in place of the last one."""
+    sql.all(
+        "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+        (term, name, value),
+    )
+
+
+def state_of(sql: Sql, term: int, name: str) -> bytes | None:
+    """The value that `put_state` has kept, or None."""
+    rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, name))
+    return bytes(rows[0][0]) if rows else None
 
 
 def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:

@@ -6,20 +6,23 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader, damaged, not_ours, recall, remember
+from fedbandit._validate import ArgumentError, is_postgres
+from fedbandit.federation.store.database import (
+    Engine,
+    SqliteEngine,
+    SqliteReader,
+    damaged,
+    not_ours,
+    put_state,
+    recall,
+    remember,
+)
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 
-__all__ = ["begun", "check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
+__all__ = ["begun", "check_current", "check_owner", "claim", "open_engine", "probe", "read_engine"]
 
-POSTGRES = ("postgresql://", "postgres://")
 OWNER = "party"  # the key under which a store keeps the name of its party
-
-
-def is_postgres(url: str | Path) -> bool:
-    """Whether the store is in PostgreSQL."""
-    return str(url).startswith(POSTGRES)
 
 
 def open_engine(url: str | Path) -> Engine:
@@ -127,8 +130,4 @@ def probe(engine: Engine) -> None:
     """Test that the store can be written; raises if it is full or unreachable. It writes random bytes, because SQLite
     does not write a value that is there already."""
     with engine.transaction(durable=False) as sql:
-        sql.all(
-            "INSERT INTO states (term, name, value) VALUES (0, 'probe', ?)"
-            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-            (secrets.token_bytes(8),),
-        )
+        put_state(sql, 0, "probe", secrets.token_bytes(8))

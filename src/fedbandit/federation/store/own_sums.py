@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.federation.states import DecisionState
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Sql, put_state, state_of
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, CountedRow, Reward, Verdict, rows_of
 
 __all__ = [
@@ -120,17 +120,13 @@ def prune(sql: Sql, term: int, before: int) -> None:
         if part < 0:
             gone[kind_of(int(part))] = gone.get(kind_of(int(part)), 0) + int(visits)
         sql.all("DELETE FROM own_sums WHERE term = ? AND part = ?", (term, part))
-    sql.all(
-        "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
-        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-        (term, PRUNED, json.dumps(gone).encode()),
-    )
+    put_state(sql, term, PRUNED, json.dumps(gone).encode())
 
 
 def pruned(sql: Sql, term: int) -> dict[int, int]:
     """The number of visits whose sums were deleted, by kind, NOWHERE or UNSHARED."""
-    rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, PRUNED))
-    return {int(kind): visits for kind, visits in json.loads(bytes(rows[0][0])).items()} if rows else {}
+    kept = state_of(sql, term, PRUNED)
+    return {} if kept is None else {int(kind): visits for kind, visits in json.loads(kept).items()}
 
 
 def waiting_rows(sql: Sql, term: int) -> list[CountedRow]:

@@ -13,7 +13,7 @@ import struct
 
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import own_sums
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Sql, put_state, state_of
 
 __all__ = ["drawn", "forget_rewarded", "forgotten_before", "head_key", "holds_key", "prune_syncs", "prune_term"]
 
@@ -40,18 +40,14 @@ def forget_rewarded(sql: Sql, term: int, before: float, known: int) -> int:
     last = int(rows[0][0]) if rows else -1
     if last > known:
         sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
-        sql.all(
-            "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
-            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-            (term, FORGOTTEN, _TIME.pack(max(before, forgotten_before(sql, term)))),
-        )
+        put_state(sql, term, FORGOTTEN, _TIME.pack(max(before, forgotten_before(sql, term))))
     return last
 
 
 def forgotten_before(sql: Sql, term: int) -> float:
     """The time that `forget_rewarded` has kept; minus infinity if there is none."""
-    rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, FORGOTTEN))
-    return float(_TIME.unpack(bytes(rows[0][0]))[0]) if rows else -math.inf
+    kept = state_of(sql, term, FORGOTTEN)
+    return -math.inf if kept is None else float(_TIME.unpack(kept)[0])
 
 
 def prune_syncs(sql: Sql, before: int) -> None:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from fedbandit.federation.store.database import Engine, Sql
+from fedbandit.federation.store.database import Engine, Sql, put_state, state_of
 from fedbandit.federation.wire.heads import NONE, Head
 
 __all__ = ["EARLIER", "Seen", "SeenStore"]
@@ -35,14 +35,14 @@ class SeenStore:
         """The furthest that the party was seen to have come in this term, or else in an earlier one."""
         with self._engine.read() as sql:
             known = self._of(sql, party)
-            if known.head != NONE or known.syncs or (found := _get(sql, f"{_SEEN}{EARLIER} {party}")) is None:
+            if known.head != NONE or known.syncs or (found := state_of(sql, 0, f"{_SEEN}{EARLIER} {party}")) is None:
                 return known
             return Seen(0, Head.decode(found[_SYNCS.size :]))
 
     def at(self, party: str, count: int) -> Head | None:
         """The party's head at this place; None if it was not kept."""
         with self._engine.read() as sql:
-            found = _get(sql, self._place(party, count))
+            found = state_of(sql, 0, self._place(party, count))
             return None if found is None else Head.decode(found)
 
     def note(self, sightings: Sequence[tuple[str, int, Head]], *, every: Collection[str] = ()) -> list[str]:
@@ -65,47 +65,47 @@ class SeenStore:
         known = self._of(sql, party)
         other = known.head if known.head.length == head.length else None
         if every and head.length:
-            found = _get(sql, self._place(party, head.length))
+            found = state_of(sql, 0, self._place(party, head.length))
             other = None if found is None else Head.decode(found)
             if found is None:
-                _put(sql, self._place(party, head.length), head.encode())
+                put_state(sql, 0, self._place(party, head.length), head.encode())
                 self._drop(sql, party, head.length)
         if other is not None and other.hash != head.hash:
             return True
         newer = head if head.length > known.head.length else known.head
         if syncs > known.syncs or newer is head:
-            _put(sql, f"{_SEEN}{self._scope} {party}", _SYNCS.pack(max(syncs, known.syncs)) + newer.encode())
+            put_state(sql, 0, f"{_SEEN}{self._scope} {party}", _SYNCS.pack(max(syncs, known.syncs)) + newer.encode())
         return False
 
     def ask(self, question: bytes) -> None:
         """Begin to wait for answers to a new question; answers to earlier questions are deleted."""
         with self._engine.transaction() as sql:
-            _put(sql, _QUESTION, question)
+            put_state(sql, 0, _QUESTION, question)
             sql.all("DELETE FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
 
     def asked(self, question: bytes) -> bool:
         """Whether this is the question that was asked last."""
         with self._engine.read() as sql:
-            return _get(sql, _QUESTION) == question
+            return state_of(sql, 0, _QUESTION) == question
 
     def answered(self, question: bytes, party: str, answer: bytes) -> bool:
         """Keep an answer; False if it does not answer the question that was asked last."""
         with self._engine.transaction() as sql:
-            if _get(sql, _QUESTION) != question:
+            if state_of(sql, 0, _QUESTION) != question:
                 return False
-            _put(sql, _ANSWER + party, answer)
+            put_state(sql, 0, _ANSWER + party, answer)
             return True
 
     def answers(self, question: bytes | None = None) -> dict[str, bytes]:
         """The answers, by party, to the last question; none if `question` is given and is not the last one."""
         with self._engine.read() as sql:
-            if question is not None and _get(sql, _QUESTION) != question:
+            if question is not None and state_of(sql, 0, _QUESTION) != question:
                 return {}
             rows = sql.all("SELECT name, value FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
             return {name.removeprefix(_ANSWER): bytes(value) for name, value in rows}
 
     def _of(self, sql: Sql, party: str) -> Seen:
-        found = _get(sql, f"{_SEEN}{self._scope} {party}")
+        found = state_of(sql, 0, f"{_SEEN}{self._scope} {party}")
         if found is None:
             return Seen()
         return Seen(_SYNCS.unpack(found[: _SYNCS.size])[0], Head.decode(found[_SYNCS.size :]))
@@ -122,16 +122,3 @@ class SeenStore:
 
     def _place(self, party: str, count: int) -> str:
         return f"{_SEEN}{self._scope} {party} {count}"
-
-
-def _get(sql: Sql, name: str) -> bytes | None:
-    rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (name,))
-    return bytes(rows[0][0]) if rows else None
-
-
-def _put(sql: Sql, name: str, value: bytes) -> None:
-    sql.all(
-        "INSERT INTO states (term, name, value) VALUES (0, ?, ?)"
-        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, advance
 from fedbandit.federation.store import own_sums, pruning
-from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+from fedbandit.federation.store.database import Engine, Row, Sql, put_state, recall, remember, state_of
 from fedbandit.federation.store.own_sums import NO_SUMS, Adding, PartSums
 from fedbandit.federation.store.rewards import (
     FOR_GOOD,
@@ -234,7 +234,7 @@ class SiloStore:
         """
         with self.engine.transaction(durable=False) as sql:
             _count_decisions(sql, term, decisions, unkeyed)
-            _set_state(sql, term, *clock)
+            put_state(sql, term, *clock)
             now = _held(sql, term)()
             return _close(sql, now, due(now.seated), at)
 
@@ -338,12 +338,11 @@ class SiloStore:
     def set_state(self, term: int, name: str, value: bytes) -> None:
         """Keep a value of the term under a name, in place of the last one."""
         with self.engine.transaction(durable=False) as sql:
-            _set_state(sql, term, name, value)
+            put_state(sql, term, name, value)
 
     def state(self, term: int, name: str) -> bytes | None:
         with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, name))
-            return bytes(rows[0][0]) if rows else None
+            return state_of(sql, term, name)
 
     def seal(self, term: int, sync: int, wire: Wire) -> None:
         """Fix the bytes that are sent. A release that has become MISSED meanwhile, in another thread, stays so."""
@@ -505,17 +504,9 @@ def _closed(sql: Sql, term: int, sync: int) -> bool:
     return bool(sql.all("SELECT 1 FROM releases WHERE term = ? AND sync = ?", (term, sync)))
 
 
-def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
-    sql.all(
-        "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
-        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-        (term, name, value),
-    )
-
-
 def _set_known(sql: Sql, term: int, name: str, value: bytes | None) -> None:
     if value is not None:
-        _set_state(sql, term, name, value)
+        put_state(sql, term, name, value)
 
 
 def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:
@@ -545,7 +536,7 @@ def _enter(
     """Store a release, the encoder's state after it, and its entry in the ledger."""
     _advance(sql, term, sync, event)
     sql.all("INSERT INTO contents (term, sync, drawn) VALUES (?, ?, ?)", (term, sync, drawn))
-    _set_state(sql, term, ENCODER, encoder)
+    put_state(sql, term, ENCODER, encoder)
     if entry is not None:
         sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
 

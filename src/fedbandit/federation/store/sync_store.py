@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import SYNC, SyncEvent, SyncState, advance
 from fedbandit.federation.store import pruning
-from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+from fedbandit.federation.store.database import Engine, Row, Sql, put_state, recall, remember, state_of
 from fedbandit.federation.wire.heads import NONE, Head
 
 __all__ = ["StoredSync", "SyncStore"]
@@ -61,8 +61,8 @@ class SyncStore:
     def head(self, sync: int) -> Head:
         """This party's own head after a closed sync; `NONE` if there is no such sync."""
         with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (pruning.head_key(sync),))
-            return Head.decode(bytes(rows[0][0])) if rows else NONE
+            kept = state_of(sql, 0, pruning.head_key(sync))
+            return NONE if kept is None else Head.decode(kept)
 
     def senders_after(self, sync: int) -> set[str]:
         """The parties that have sent something for a later sync."""
@@ -87,9 +87,9 @@ class SyncStore:
         with self.engine.transaction() as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), event), json.dumps(list(cohort)), value)
             sql.all("DELETE FROM inbox WHERE sync <= ?", (sync,))
-            _put(sql, pruning.head_key(sync), head.encode())
+            put_state(sql, 0, pruning.head_key(sync), head.encode())
             if state is not None:
-                _put(sql, "decoder", state)
+                put_state(sql, 0, "decoder", state)
 
     def give_up(self, head: Head, state: bytes | None = None) -> list[int]:
         """Continue after the sync with this head, which others have seen. Every sync up to it without a result here
@@ -99,9 +99,9 @@ class SyncStore:
             for sync in given_up:
                 _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.SEEN_ELSEWHERE))
             sql.all("DELETE FROM inbox WHERE sync < ?", (head.length,))
-            _put(sql, pruning.head_key(head.length - 1), head.encode())
+            put_state(sql, 0, pruning.head_key(head.length - 1), head.encode())
             if state is not None:
-                _put(sql, "decoder", state)
+                put_state(sql, 0, "decoder", state)
         return given_up
 
     def published(self, sync: int) -> None:
@@ -150,21 +150,20 @@ class SyncStore:
     def complain(self, problem: str) -> None:
         """Keep why this party refuses to go on, for its status; an empty text says that it goes on."""
         with self.engine.transaction() as sql:
-            _put(sql, "problem", problem.encode())
+            put_state(sql, 0, "problem", problem.encode())
 
     def problem(self) -> str | None:
         """Why this party refuses to go on; None if it goes on."""
         with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'problem'")
-            return bytes(rows[0][0]).decode() or None if rows else None
+            kept = state_of(sql, 0, "problem")
+            return None if kept is None else kept.decode() or None
 
     def recall(self, key: str) -> bytes | None:
         return recall(self.engine, key)
 
     def decoder(self) -> bytes | None:
         with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
-            return bytes(rows[0][0]) if rows else None
+            return state_of(sql, 0, "decoder")
 
 
 def _last(sql: Sql, states: Sequence[str]) -> int:
@@ -172,14 +171,6 @@ def _last(sql: Sql, states: Sequence[str]) -> int:
     marks = ", ".join("?" * len(states))
     rows = sql.all(f"SELECT sync FROM syncs WHERE state IN ({marks}) ORDER BY sync DESC LIMIT 1", states)
     return int(rows[0][0]) if rows else -1
-
-
-def _put(sql: Sql, name: str, value: bytes) -> None:
-    sql.all(
-        "INSERT INTO states (term, name, value) VALUES (0, ?, ?)"
-        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-        (name, value),
-    )
 
 
 def _stored(row: Row) -> StoredSync:

@@ -19,9 +19,7 @@ class Progress:
     skipped: int = 0
     given_up: int = 0
     last: int = -1  # the last sync that is over
-    last_at: float | None = (
-        None  # when the last was published, by a clock that nobody sets; None if before this process began
-    )
+    last_at: float | None = None  # when, by a clock that nobody sets; None if before this process began
     present: int = 0  # silos in the last sync
     missed: dict[str, int] = field(default_factory=dict)  # by silo: syncs since the last one that it was in
 

@@ -6,8 +6,8 @@ HPKE encryption and is covered by the Ed25519 signature, so an envelope that is 
 opened. The key encapsulation is the hybrid of ML-KEM-768 and X25519: a message that is recorded today stays sealed if
 either of the two holds.
 
-A message whose sender the shuffler must hide is sealed without a name or a signature (`seal_anonymously`), inside an
-envelope for the shuffler.
+A message whose sender the mixer must hide is sealed without a name or a signature (`seal_anonymously`), inside an
+envelope for the mixer.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "FORMAT",
     "NOBODY",
     "OVERHEAD",
+    "SIGNATURE_BYTES",
     "Context",
     "EnvelopeError",
     "Kind",
@@ -111,7 +112,7 @@ def seal_anonymously(plain: bytes, context: Context, receiver: MLKEM768X25519Pub
 
 
 def unseal_anonymously(ciphertext: bytes, expected: Context, receiver: MLKEM768X25519PrivateKey) -> bytes:
-    """The message of an anonymous ciphertext. All that is known of its origin is that it came through the shuffler."""
+    """The message of an anonymous ciphertext. All that is known of its origin is that it came through the mixer."""
     try:
         return bytes(_SUITE.decrypt(ciphertext, receiver, info=expected.header()))
     except (InvalidTag, ValueError):

@@ -26,6 +26,7 @@ from fedbandit.protocol.mechanisms.tree import lowest_set_bit
 from fedbandit.schedule import every
 
 __all__ = [
+    "EXACT",
     "amplified_noise_claim",
     "amplified_outcome",
     "exponent",

@@ -26,7 +26,20 @@ from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.vector_coding import TheoremCoding
 from fedbandit.schedule import Every
 
-__all__ = ["WAYS", "Payoff", "Threshold", "amplified", "fewest_silos", "payoffs", "thresholds", "vector_sum"]
+__all__ = [
+    "MAP_BATCH",
+    "MAP_DELTA",
+    "MAP_DIM",
+    "MOST_ON_MAP",
+    "WAYS",
+    "Payoff",
+    "Threshold",
+    "amplified",
+    "fewest_silos",
+    "payoffs",
+    "thresholds",
+    "vector_sum",
+]
 
 MOST_SILOS = 10**14
 COARSE_BITS = 8  # noise this large needs a coarser grid to fit into 64-bit sums

@@ -121,7 +121,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
 TRUST = Trust(
     name="central",
     build=_build,
-    faith=Faith.SERVER,
+    faith=Faith.ANALYZER,
     who="Users trust their own silo and the analyzer, which sees every silo's sums.",
     calibrations=("exact", "paper", "published", "literature"),
     endless=True,

@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.accounting import published_levels
+from fedbandit.privacy.accounting import LARGEST_EXPONENT, published_levels
 from fedbandit.privacy.amplification import Amplified, largest_epsilon, published_sdp_sigma, theorem_sdp
 from fedbandit.privacy.budget import Privacy, at_most, exactly
 from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
@@ -47,7 +47,6 @@ __all__ = ["TRUST", "Hidden", "SeesShuffled", "ShuffleProtocol"]
 
 TOGETHER = "the analyzer together with the mixer"
 SAME = 1e-9  # relative: an epsilon that was solved for is met up to its last digits
-LARGEST_EXPONENT = 700.0  # e to this power is still a float; clones hide nothing at any epsilon near it
 
 
 @dataclass(frozen=True)

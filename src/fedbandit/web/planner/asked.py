@@ -13,7 +13,7 @@ from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.problem import Schema
 from fedbandit.problem.fields import Category, Field, Number
 
-__all__ = ["DEFAULTS", "consortium_of", "schema_of"]
+__all__ = ["CHOSEN", "DEFAULTS", "consortium_of", "schema_of"]
 
 # What the page shows at first: the consortium of docs/planning.md. `fields` is empty if the dimension is given.
 DEFAULTS: dict[str, Any] = {

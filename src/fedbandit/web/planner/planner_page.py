@@ -53,7 +53,7 @@ def _calls() -> Calls:
 
 
 def _form(visit: Visit) -> Reply:
-    """What the form offers: the defaults, and whom people may be asked to trust, from nobody to a server.
+    """What the form offers: the defaults, and whom people may be asked to trust, from nobody to the analyzer.
 
     Trust models that ask people to trust the same parties are one choice.
     """

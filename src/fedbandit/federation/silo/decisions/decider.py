@@ -38,7 +38,7 @@ from fedbandit.plan import Plan
 from fedbandit.problem.frames import Columns, columns_of, is_table, records_in
 from fedbandit.problem.records import Actions, Records, as_json
 
-__all__ = ["CHANCE", "Asked", "Decider", "Decision", "Shared", "UnknownActionSet"]
+__all__ = ["CHANCE", "Asked", "Current", "Decider", "Decision", "Shared", "UnknownActionSet"]
 
 CHANCE = SystemRandom().random  # the chance of a policy: nobody can foresee a choice or repeat its draw
 
@@ -105,6 +105,13 @@ class _Offered:
         return self.rows if self.known is not None else choosing.checked(self.rows, self.dim)
 
 
+class Current(NamedTuple):
+    """What decides now. The two are replaced together, so no decision names another model than its own."""
+
+    version: int
+    public: PublicModel
+
+
 class Decider:
     """Decides by the model that was last passed to `use`. Safe to use from several threads."""
 
@@ -123,7 +130,7 @@ class Decider:
         chance: Callable[[], float],
         log: DecisionLog | None,
     ) -> None:
-        self.current = (0, public)  # version and model, swapped together
+        self.current = Current(0, public)
         self._store, self._plan, self._ids = store, plan, ids
         self._seats, self._counter, self._apart = seats, counter, apart
         self._clock, self._chance, self._log = clock, chance, log
@@ -134,7 +141,7 @@ class Decider:
 
     def use(self, version: int, public: PublicModel) -> None:
         """Decide by this model from now on."""
-        self.current = (version, public)
+        self.current = Current(version, public)
 
     def quicken(self) -> None:
         """Load what makes decisions faster."""

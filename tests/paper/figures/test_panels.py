@@ -22,8 +22,8 @@ from fedbandit.schedule import every
 from fedbandit.simulator import tasks
 
 SYNTHETIC = ("fig1a", "fig1b", "figA-a", "figA-b")
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-GALLERY = Path(__file__).resolve().parents[2] / "docs" / "gallery"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+GALLERY = Path(__file__).resolve().parents[3] / "docs" / "gallery"
 
 
 @pytest.fixture(autouse=True)
