@@ -364,6 +364,7 @@ class Silo:
                 durable=durable,
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
+                planned=self._seats.planned,
             )
         self._apart.note(columns, verdicts, durable)
         self.earnings.note(columns, verdicts)

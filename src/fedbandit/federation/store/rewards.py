@@ -34,6 +34,7 @@ __all__ = [
     "last_counted",
     "opt_out",
     "opted_out",
+    "room",
     "rows_of",
     "runs",
     "times_counted",
@@ -241,6 +242,7 @@ class Judge:
     alike: tuple[RewardColumns, Verdict] | None = None  # in place of `fresh`, for many rewards with one verdict
     apart: int = 0  # syncs from one batch that a person counts in to the next, at least; 0: they may be one batch
     last: dict[bytes, int] = field(default_factory=dict)  # the batch a person last counted in, if visits must lie apart
+    room: dict[int, int] = field(default_factory=dict)  # rewards that still fit into a batch, if its size is planned
 
     def judge_all(self, rewards: RewardColumns) -> list[Verdict]:
         """The verdict on each reward. They are judged together if none has come before, none has a person and none has
@@ -271,8 +273,10 @@ class Judge:
         sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
         if reward.place == UNSHARED:
             verdict = _first(DecisionEvent.REWARD_UNSHARED, self.open_sync)
-        elif self.open_sync <= sync < self.syncs and self._admit(reward.person, sync):
+        elif self.open_sync <= sync < self.syncs and self.room.get(sync, 1) > 0 and self._admit(reward.person, sync):
             verdict = _first(DecisionEvent.REWARD, sync)
+            if sync in self.room:
+                self.room[sync] -= 1
             if self._spent(reward.person):
                 verdict = verdict._replace(last=True)
         else:
@@ -315,6 +319,11 @@ def users_in(sql: Sql, term: int, sync: int) -> int:
     """How many users count in a batch."""
     ((users,),) = sql.all("SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
     return int(users)
+
+
+def room(sql: Sql, term: int, places: Sequence[int], planned: Sequence[int]) -> dict[int, int]:
+    """How many more rewards fit into each of these batches; `planned` are the sizes of all batches, or nothing."""
+    return {sync: planned[sync] - users_in(sql, term, sync) for sync in {*places} if 0 <= sync < len(planned)}
 
 
 def users_waiting(sql: Sql) -> int:

@@ -24,6 +24,7 @@ from fedbandit.federation.store.rewards import (
     known_among,
     last_counted,
     opt_out,
+    room,
     rows_of,
     times_counted,
     times_seated,
@@ -142,14 +143,16 @@ class SiloStore:
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
         by_sync: bool = False,
+        planned: Sequence[int] = (),
     ) -> list[Verdict]:
         """Count the decisions made since the last call, and put rewards into their batches, each once.
 
         `cap` is how often one person may count, and `apart` how many syncs after the last time, at the soonest. A
         reward over the cap, too soon, or for a batch that is closed is `LEFT_OUT`. The reward of a decision that is not
         shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` if the plan forgets. After the
-        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
-        acknowledged before the engine's `harden`.
+        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. `planned` are the sizes of the batches,
+        if the plan fixes them. A store that was put back gives some places out a second time, and a reward that no
+        longer fits is `LEFT_OUT`. Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
         columns = RewardColumns.of(rewards)
         # Letting go is safe: a worker that sees these rewards answers only after a durable transaction of its own.
@@ -163,6 +166,7 @@ class SiloStore:
                 times=times_counted(sql, term, columns.people),
                 apart=apart,
                 last=last_counted(sql, term, columns.people) if apart else {},
+                room=room(sql, term, columns.places, planned),
             )
             verdicts = judge.judge_all(columns)
             insert(sql, term, judge)
