@@ -353,6 +353,7 @@ class Silo:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         columns = RewardColumns.of(rewards)
+        self._apart.settle()
         with self._counter.take() as pending:
             verdicts = self.store.count(
                 self.term.number,
@@ -375,11 +376,11 @@ class Silo:
     @property
     def unwritten(self) -> bool:
         """Whether `flush` may have something to write."""
-        return self._log is not None or self._counter.waiting.decisions > 0
+        return self._log is not None or self._counter.waiting.decisions > 0 or self._apart.unwritten
 
     def flush(self) -> None:
-        """Write to disk how many decisions were answered since the last time, earnings, and the log."""
-        if self._counter.waiting.decisions:
+        """Write to disk how many decisions were answered since the last time, who opted out, earnings, and the log."""
+        if self._counter.waiting.decisions or self._apart.unwritten:
             self.reward_many([])
         self.earnings.flush(self._clock.expected)
         if self._log is not None:
