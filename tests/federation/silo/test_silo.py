@@ -263,6 +263,21 @@ def test_a_ledger_that_was_changed_is_not_added_to(tmp_path, plan):
         Silo.open(tmp_path / "s.db", plan)
 
 
+@pytest.mark.parametrize("gone", ["number > 0", "number >= 0"])
+def test_a_ledger_that_lost_its_end_is_not_added_to(tmp_path, plan, gone):
+    """What it still held was said to be all that was spent, and the next release was entered in place of the lost."""
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        for _ in range(2):
+            serve(silo, 5)
+            silo.tick()
+        with silo.store.engine.transaction() as sql:
+            sql.all(f"DELETE FROM ledger WHERE {gone}")
+        with pytest.raises(ValueError, match="the entry of sync 1 of term 1 is missing"):
+            silo.status()
+    with pytest.raises(ValueError, match="cannot be believed"):
+        Silo.open(tmp_path / "s.db", plan)
+
+
 def test_raw_rows_are_gone_after_the_release(silo):
     serve(silo, 5)
     silo.tick()

@@ -109,7 +109,7 @@ class Silo:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
         check_secret(store, secret)
-        book.check(store.ledger())
+        book.kept(store)
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)

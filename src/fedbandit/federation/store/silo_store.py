@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from fedbandit.federation.store.rewards import (
     users_in,
 )
 
-__all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire"]
+__all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire", "last_spent"]
 
 
 class Term(NamedTuple):
@@ -383,6 +384,11 @@ class SiloStore:
     def encoder(self, term: int) -> bytes | None:
         return self.state(term, ENCODER)
 
+    def last_spent(self) -> tuple[int, int] | None:
+        """Term and sync of the last release that the ledger must have an entry of; None if there is none yet."""
+        with self.engine.read() as sql:
+            return last_spent(sql.all)
+
     def ledger(self) -> list[LedgerRow]:
         with self.engine.read() as sql:
             return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
@@ -460,6 +466,16 @@ _RELEASE = (
     "SELECT releases.sync, state, users, contents.drawn, contents.sent, contents.sealed FROM releases"
     " LEFT JOIN contents ON contents.term = releases.term AND contents.sync = releases.sync"
 )
+
+
+def last_spent(ask: Callable[[str], Sequence[Row]]) -> tuple[int, int] | None:
+    """Term and sync of the last release that was drawn and has spent something, by a function that answers queries."""
+    drawn = f"state NOT IN ('{ReleaseState.CLOSED.value}', '{ReleaseState.GIVEN_UP.value}')"
+    for term, plan in ask("SELECT term, plan FROM terms ORDER BY term DESC"):
+        ((sync,),) = ask(f"SELECT max(sync) FROM releases WHERE term = {int(term)} AND {drawn}")
+        if sync is not None and json.loads(plan)["privacy"] is not None:
+            return int(term), int(sync)
+    return None
 
 
 def _held(sql: Sql, number: int) -> Callable[[], Term]:
