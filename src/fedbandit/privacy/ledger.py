@@ -39,6 +39,7 @@ __all__ = [
     "Release",
     "Signs",
     "append",
+    "check_end",
     "entries_since",
     "event_from_json",
     "event_to_json",
@@ -271,6 +272,13 @@ def verify(
         _verify_signatures(entries, signed)
     for count, hash_ in witnessed:
         _verify_witness(entries, count, hash_)
+
+
+def check_end(entries: Sequence[Entry], last: tuple[int, int] | None) -> None:
+    """Raise LedgerError if the ledger ends before the entry of the `last` release, given by its term and sync."""
+    if last is not None and (not entries or (entries[-1].event.term, entries[-1].event.sync) < last):
+        term, sync = last
+        raise LedgerError(f"the entry of sync {sync} of term {term} is missing, which was drawn: its end was cut off")
 
 
 def _may_follow_a_gap(entry: Entry, before: Entry | None) -> bool:

@@ -192,6 +192,17 @@ def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
     assert "for a user in every term of these entries (replace-one) no more was spent than epsilon = " in said
 
 
+def test_a_store_whose_ledger_has_lost_its_end_is_noticed_without_a_witness(tmp_path: Path) -> None:
+    """The store has releases that the ledger does not have: it said that nothing had been spent."""
+    now = StillClock()
+    with Silo.open(tmp_path / "silo.db", PLAN, clock=now) as silo:
+        now.now += 3600
+        silo.tick()
+        with silo.store.engine.transaction() as sql:
+            sql.all("DELETE FROM ledger")
+    assert "the entry of sync 0 of term 1 is missing" in str(run("ledger", tmp_path / "silo.db").exception)
+
+
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     file.write_text("\n".join(map(to_json, chained([*(e.event for e in WHOLE), release(0)]))))

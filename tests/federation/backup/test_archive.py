@@ -1,5 +1,6 @@
 """The file of a backup: what goes in comes out, and nothing else does."""
 
+import fcntl
 import io
 import json
 import os
@@ -53,6 +54,20 @@ def test_what_goes_in_comes_out(tmp_path, files, secret):
         assert out.read_bytes() == path.read_bytes()
         assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "in", "out"]
+
+
+def test_what_a_killed_backup_has_left_is_in_nobody_s_way(tmp_path, files):
+    """The next backup of the same name, which a timer makes every day, failed with "File exists"."""
+    left = tmp_path / "backup.partial"
+    left.write_bytes(b"raw rows")
+    with left.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ArgumentError, match="another one is writing"):
+            archive.write(tmp_path / "backup", manifest(files), files, None)
+    assert left.read_bytes() == b"raw rows"
+    archive.write(tmp_path / "backup", manifest(files), files, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "in"]
+    assert taken_out(tmp_path / "backup", tmp_path / "out") == manifest(files)
 
 
 @pytest.mark.parametrize("size", [0, 1, passphrase.CHUNK - 1, passphrase.CHUNK, passphrase.CHUNK + 1])

@@ -209,10 +209,20 @@ def test_old_events_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert events.hold("old", 0.5) is None
         assert events.activate("old") is None
         assert events.hold("new", 0.5) == ("sealed", True, None)
-        events.done("new")
+        events.done("new", "sealed")
         assert events.hold("new", 0.5) == ("", True, None)
         EventStore(silo.store.engine, 2, window=100.0)
         assert events.hold("new", 0.5) is None, "a new term knows nothing of the last one's"
+
+
+def test_a_decision_that_takes_the_id_of_another_still_waits_for_its_reward(tmp_path: Path) -> None:
+    """It was made while the reward of the other one was being counted, and its own reward was not."""
+    with Silo.open(tmp_path / "silo.db", small_plan(schema=SCHEMA), secret=bytes(32)) as silo:
+        events = EventStore(silo.store.engine, 1, window=100.0)
+        events.put("event", "first", True, now=0.0)
+        events.put("event", "second", True, now=1.0)
+        events.done("event", "first")
+        assert events.hold("event", 0.5) == ("second", True, None)
 
 
 @pytest.mark.parametrize("features", [None, [], {}, [{}], [{"a": {"b": {"c": 1}}}], {"taste": ["salty"]}])

@@ -439,6 +439,42 @@ def test_without_a_store_whoever_opts_out_is_served_by_the_public_model(silo, mo
     assert silo.ids.read(decision.id).place == UNSHARED
 
 
+@pytest.mark.parametrize("uncounted", ["local", "public"])
+@pytest.mark.parametrize("schedule", [every(5), clock(60.0)], ids=["counted", "clock"])
+def test_whoever_opts_out_while_the_store_does_not_work_is_out_once_it_does(tmp_path, monkeypatch, schedule, uncounted):
+    """They were told so. Nothing was written, and their next visit counted, as did a reward on its way."""
+    budget = Privacy(1.0, 0.1, participations=3)
+    plan = small_plan(schedule=schedule, privacy=budget, visits="public", uncounted=uncounted)
+    with Silo.open(tmp_path / "s.db", plan, clock=HandClock()) as silo:
+        before, person = silo.decide(ACTIONS, user="out"), silo.ids.person("out")
+        with monkeypatch.context() as broken:
+            broken.setattr(silo.store, "opt_out", lambda *asked, **options: (_ for _ in ()).throw(OSError("no disk")))
+            silo.decide(ACTIONS, user="out", shared=False)
+            assert silo.deciding_writes("out")
+            again = silo.decide(ACTIONS, user="out")  # "whatever later requests say"
+            made = silo.decide_many(np.stack([ACTIONS] * 2), ["out", "in"])
+            with pytest.raises(OSError, match="no disk"):
+                silo.reward(before.id, 0.5)
+            assert silo.unwritten
+        told = silo.reward_all([(one.id, 0.5) for one in (before, again, *made)])
+        assert [one.counted for one in told] == [False, False, False, True]
+        assert silo.store.apart(1, cap=3)[0] == {person}
+        assert not silo.unwritten
+        assert silo.store.term(1).seated == (0 if silo.plan.schedule == clock(60.0) else 2)  # `before` and "in"
+    with Silo.open(tmp_path / "s.db", plan, clock=HandClock()) as silo:
+        assert not visit(silo, 0.5, user="out")[1].counted
+
+
+def test_who_has_opted_out_is_written_though_nobody_is_rewarded(silo, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(silo.store, "opt_out", lambda *asked, **options: (_ for _ in ()).throw(OSError("no disk")))
+        silo.decide(ACTIONS, user="out", shared=False)
+        with pytest.raises(OSError, match="no disk"):
+            silo.flush()
+    silo.flush()
+    assert silo.store.apart(1, cap=1)[0] == {silo.ids.person("out")}
+
+
 def test_the_two_models_are_no_types_of_each_other():
     assert not issubclass(LocalModel, PublicModel)
     assert not issubclass(PublicModel, LocalModel)

@@ -1,5 +1,6 @@
 """A silo in one process: decisions, rewards, ticks, terms."""
 
+import errno
 import json
 
 import numpy as np
@@ -263,6 +264,21 @@ def test_a_ledger_that_was_changed_is_not_added_to(tmp_path, plan):
         Silo.open(tmp_path / "s.db", plan)
 
 
+@pytest.mark.parametrize("gone", ["number > 0", "number >= 0"])
+def test_a_ledger_that_lost_its_end_is_not_added_to(tmp_path, plan, gone):
+    """What it still held was said to be all that was spent, and the next release was entered in place of the lost."""
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        for _ in range(2):
+            serve(silo, 5)
+            silo.tick()
+        with silo.store.engine.transaction() as sql:
+            sql.all(f"DELETE FROM ledger WHERE {gone}")
+        with pytest.raises(ValueError, match="the entry of sync 1 of term 1 is missing"):
+            silo.status()
+    with pytest.raises(ValueError, match="cannot be believed"):
+        Silo.open(tmp_path / "s.db", plan)
+
+
 def test_raw_rows_are_gone_after_the_release(silo):
     serve(silo, 5)
     silo.tick()
@@ -446,6 +462,27 @@ def test_a_store_is_opened_with_its_own_secret(tmp_path, plan):
         assert silo.reward(decision.id, 0.5).counted
     with pytest.raises(ValueError, match="secret must be the one"):
         Silo.open(tmp_path / "s.db", plan, secret=b"x" * 32)
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_a_secret_that_is_not_whole_is_refused(tmp_path, plan, length):
+    """An empty one was taken, and everybody knows that."""
+    key = tmp_path / "s.db.key"
+    key.write_bytes(bytes(length))
+    key.chmod(0o600)
+    with pytest.raises(ValueError, match=f"secret must be 32 bytes, and .* has {length}: it is damaged"):
+        Silo.open(tmp_path / "s.db", plan)
+
+
+def test_a_full_disk_leaves_no_part_of_a_secret(tmp_path, plan, monkeypatch):
+    """What was left of it was taken for the whole once there was room again."""
+    with monkeypatch.context() as full:
+        full.setattr("os.fsync", lambda file: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            Silo.open(tmp_path / "s.db", plan)
+    assert not (tmp_path / "s.db.key").exists()
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        silo.decide(ACTIONS)
 
 
 def test_without_privacy_there_is_no_ledger(tmp_path):

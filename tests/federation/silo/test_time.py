@@ -269,6 +269,28 @@ def test_no_reward_takes_the_place_of_another(tmp_path):
     assert all(never[n][:2] == (True, 1) for n in range(5, 10))
 
 
+def test_places_that_a_store_gives_out_twice_do_not_stop_the_silo(tmp_path):
+    """A store that was put back has forgotten which places it gave out. If rewards came for both decisions of such a
+    place, the batch had more people than planned, and could never be drawn."""
+    plan = small_plan(trust="vector-sum", mechanism="tree", calibration="paper")
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        kept = [silo.decide(ACTIONS, user=f"kept {number}").id for number in range(3)]
+        assert silo.reward(kept[0], 0.5).counted
+    copy = (tmp_path / "s.db").read_bytes()
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        lost = [silo.decide(ACTIONS, user=f"lost {number}").id for number in range(3)]
+    (tmp_path / "s.db").write_bytes(copy)
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        again = [silo.decide(ACTIONS, user=f"again {number}").id for number in range(2)]
+        told = silo.reward_all([(one, 0.5) for one in (*kept[1:], *again, *lost)])
+        assert [one.counted for one in told] == [True] * 4 + [False, False, True]  # the last has a place in batch 1
+        assert not silo.reward(lost[0], 0.5).counted  # for good: it was judged
+        assert silo.tick() == [0]
+        later = [silo.decide(ACTIONS, user=f"later {number}").id for number in range(5)]
+        assert [silo.reward(one, 0.5).counted for one in later] == [True] * 4 + [False]
+        assert silo.tick() == [1]
+
+
 def test_batches_of_a_planned_size_need_a_calendar_that_counts():
     with pytest.raises(ValueError, match="schedule must count rounds, not time, for trust 'vector-sum'"):
         small_plan(trust="vector-sum", mechanism="tree", calibration="paper", schedule=by_clock(60.0))

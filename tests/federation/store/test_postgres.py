@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from fedbandit.federation.store import Reward, SiloStore, open_engine
+from fedbandit.federation.store.events import EVENTS, EventStore
 from tests.federation.conftest import postgres_server
 
 
@@ -168,6 +169,21 @@ def test_a_reward_that_two_workers_take_at_once_counts_once_whatever_the_server_
     assert (sum(verdict.repeated for verdict in verdicts), len(workers[0].batch(1, 0))) == (2, 6)
     for store in workers:
         store.engine.close()
+
+
+def test_two_workers_may_begin_to_keep_events_at_once(empty_postgres):
+    """The second of them ended with "duplicate key value", and was replaced."""
+    engines = [open_engine(empty_postgres) for _ in range(2)]
+    with psycopg.connect(empty_postgres, autocommit=True) as other, ThreadPoolExecutor(2) as threads:
+        with other.transaction():
+            other.execute("LOCK TABLE terms IN EXCLUSIVE MODE")
+            other.execute(EVENTS)
+            futures = [threads.submit(EventStore, engine, 1, 100.0) for engine in engines]
+            await_waiting(other, len(futures))
+        for future in futures:
+            assert future.result().hold("unknown", 0.5) is None
+    for engine in engines:
+        engine.close()
 
 
 def await_waiting(connection, number):

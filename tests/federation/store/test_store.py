@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+from contextlib import contextmanager
 from itertools import pairwise
 from random import Random
 
@@ -120,6 +121,39 @@ def test_whatever_comes_together_every_decision_is_recognised(silo):
         for one, verdict in zip(group, count(silo, *[issued(*one) for one in group]), strict=True):
             assert (verdict.repeated, verdict.conflict) == (one in came, False)
             came.add(one)
+
+
+def test_more_come_together_than_one_query_can_ask_for(silo, monkeypatch):
+    """A database refuses a query with very many values, and nobody was rewarded."""
+    sizes, everything = [], silo.engine.transaction
+    monkeypatch.setattr("fedbandit.federation.store.rewards.ASKED", 3)
+
+    @contextmanager
+    def watched(*how, **and_how):
+        with everything(*how, **and_how) as sql:
+            monkeypatch.setattr(sql, "all", watching(sql.all), raising=False)
+            yield sql
+
+    def watching(ask):
+        def all_of(query, values=()):
+            sizes.extend([len(values)] if "IN (" in query else [])
+            return ask(query, values)
+
+        return all_of
+
+    people = [bytes([number]) * 16 for number in range(20)]
+    group = [issued(number % 2, number)._replace(person=person) for number, person in enumerate(people)]
+    monkeypatch.setattr(silo.engine, "transaction", watched)
+    silo.opt_out(1, people[::5])
+    for again in (False, True):
+        verdicts = count(silo, *group)
+        assert [v.state is DecisionState.LEFT_OUT for v in verdicts] == [number % 5 == 0 for number in range(20)]
+        assert [v.repeated for v in verdicts] == [again] * 20
+        count(silo, *[issued(0, number) for number in range(40, 80, 2)])  # more rows than are asked about next
+    assert max(sizes) <= 3 + 2
+    assert [v.repeated for v in count(silo, issued(0, 0), issued(0, 40), issued(0, 78), issued(0, 79))] == [
+        True, True, True, False
+    ]  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.5, 1.0]), st.sampled_from([None, b"p", b"q"]),

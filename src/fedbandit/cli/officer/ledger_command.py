@@ -21,6 +21,7 @@ from fedbandit.privacy.ledger import (
     Checks,
     Entry,
     LedgerError,
+    check_end,
     entries_since,
     from_columns,
     from_json,
@@ -149,13 +150,32 @@ def _from_database(file: str) -> list[Entry]:
     """The ledger of a silo's own store."""
     try:
         with _asked(file) as ask:
+            last = _last_spent(file, ask)  # first: the silo may be drawing
             rows = ask("SELECT number, previous, event, hash, signature FROM ledger ORDER BY number")
             begun = bool(rows) or _is_of_silo(ask)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message about a damaged file may not be text
         raise LedgerError(f"file must be a silo's database, {_named(file)} is not: {error}") from None
     if not begun:
         raise LedgerError(f"file must be a silo's database, {_named(file)} is not: no term was ever begun in it")
-    return from_columns(rows)
+    entries = from_columns(rows)
+    check_end(entries, last)
+    return entries
+
+
+def _last_spent(file: str, ask: Callable[[str], list[Any]]) -> tuple[int, int] | None:
+    """Term and sync of the last release that must have an entry, if the store has releases at all."""
+    from fedbandit.federation.store.silo_store import last_spent  # late: it loads the live federation
+
+    if not file.startswith(POSTGRES) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
+        return None
+    try:
+        return last_spent(ask)
+    except (ValueError, TypeError, KeyError) as error:
+        raise _unreadable_plans(file, error) from None
+
+
+def _unreadable_plans(file: str, error: Exception) -> LedgerError:
+    return LedgerError(f"the plans of the terms in {_named(file)} cannot be read: {error!r}")
 
 
 def _in_the_clear(file: str) -> list[int] | None:
@@ -170,7 +190,7 @@ def _in_the_clear(file: str) -> list[int] | None:
             plans = ask("SELECT term, plan FROM terms WHERE term IN (SELECT term FROM releases) ORDER BY term")
             return [int(term) for term, plan in plans if json_text.loads(plan)["privacy"] is None]
     except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-        raise LedgerError(f"the plans of the terms in {_named(file)} cannot be read: {error!r}") from None
+        raise _unreadable_plans(file, error) from None
 
 
 def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:

@@ -6,6 +6,7 @@ and hashes are those of the manifest.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -13,7 +14,7 @@ import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, cast
@@ -117,9 +118,8 @@ def write(path: Path, manifest: Manifest, files: Mapping[str, Path], passphrase:
     if path.exists():
         raise ArgumentError("file", f"must be new, but {str(path)!r} exists: a backup is not overwritten")
     partial = path.with_name(f"{path.name}.partial")
-    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
+    with open(_begun(partial), "wb") as file:
+        try:
             sealed = None if passphrase is None else SealedWriter(file, passphrase)
             with tarfile.open(fileobj=cast(IO[bytes], sealed or file), mode="w|", format=tarfile.PAX_FORMAT) as tar:
                 _add(tar, MANIFEST, io.BytesIO(manifest.encode()), len(manifest.encode()), manifest.time)
@@ -130,11 +130,34 @@ def write(path: Path, manifest: Manifest, files: Mapping[str, Path], passphrase:
                 sealed.close()
             file.flush()
             os.fsync(file.fileno())
-        partial.rename(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+            partial.rename(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     _force(path.parent)
+
+
+def _begun(partial: Path) -> int:
+    """The descriptor of a new file, held for as long as it is open. What a killed process has left under this name is
+    removed: it may contain raw rows, and no later backup could be written."""
+    with suppress(FileNotFoundError):
+        left = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            _hold(left, partial)
+            partial.unlink()
+        finally:
+            os.close(left)
+    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    _hold(descriptor, partial)
+    return descriptor
+
+
+def _hold(descriptor: int, partial: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        says = f"must not be written by two processes at a time, and another one is writing {str(partial)!r}"
+        raise ArgumentError("file", says) from None
 
 
 def take_out(path: Path, folder: Path, passphrase: Callable[[], bytes]) -> Manifest:

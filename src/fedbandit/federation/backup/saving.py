@@ -134,7 +134,7 @@ def _facts(party: Home, agreement: Agreement, snapshot: Path, raw: bool) -> Stor
         if party.settings.role != "silo":
             return StoreFacts(kind, FORMAT, SyncStore(engine).next_sync())
         store = SiloStore(engine)
-        book.check(store.ledger())
+        book.kept(store)
         terms, last = store.terms(), store.last_entry()
         number = terms[-1].number if terms else 0
         drawn = store.drawn(number)

@@ -153,7 +153,7 @@ class Personalizer:
         self._metrics.rewarded(verdict, reward.place)
         with suppress(RewardConflict):  # the first reward stays
             acknowledged(verdict)
-        await in_thread(partial(self._events.done, event))
+        await in_thread(partial(self._events.done, event, decision))
 
 
 def _person(context: dict[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.silo_store import LedgerRow
+from fedbandit.federation.store.silo_store import LedgerRow, SiloStore
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Head
 from fedbandit.privacy import ledger
@@ -17,7 +17,7 @@ from fedbandit.privacy.ledger import Entry, LedgerError, Release
 from fedbandit.privacy.spending import Spent, spent
 from fedbandit.protocol import mechanisms
 
-__all__ = ["check", "entries", "entry", "head", "length", "own_signer", "spending"]
+__all__ = ["check", "entries", "entry", "head", "kept", "length", "own_signer", "spending"]
 
 
 def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> LedgerRow:
@@ -50,6 +50,17 @@ def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
     return chain
 
 
+def kept(store: SiloStore) -> list[LedgerRow]:
+    """The ledger of a store, checked; ArgumentError if it was changed or has lost its end."""
+    last = store.last_spent()  # first: another process may be drawing
+    rows = store.ledger()
+    try:
+        ledger.check_end(check(rows), last)
+    except LedgerError as error:
+        raise _unbelievable(error) from error
+    return rows
+
+
 def spending(rows: Sequence[LedgerRow]) -> Spent:
     """What was spent according to the ledger, composed over its terms."""
     return spent(check(rows), mechanisms.encoder)
@@ -67,6 +78,10 @@ def check(rows: Sequence[LedgerRow]) -> list[Entry]:
     try:
         return entries(rows)
     except LedgerError as error:
-        raise ArgumentError(
-            "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
-        ) from error
+        raise _unbelievable(error) from error
+
+
+def _unbelievable(error: LedgerError) -> ArgumentError:
+    return ArgumentError(
+        "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
+    )

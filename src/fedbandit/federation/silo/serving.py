@@ -120,7 +120,7 @@ class Silo:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
         check_secret(store, secret)
-        book.check(store.ledger())
+        book.kept(store)
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)
@@ -364,6 +364,7 @@ class Silo:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         columns = RewardColumns.of(rewards)
+        self._apart.settle()
         with self._counter.take() as pending:
             verdicts = self.store.count(
                 self.term.number,
@@ -375,6 +376,7 @@ class Silo:
                 durable=durable,
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
+                planned=self._seats.planned,
             )
         self._apart.note(columns, verdicts, durable)
         self.earnings.note(columns, verdicts)
@@ -385,11 +387,11 @@ class Silo:
     @property
     def unwritten(self) -> bool:
         """Whether `flush` may have something to write."""
-        return self._log is not None or self._counter.waiting.decisions > 0
+        return self._log is not None or self._counter.waiting.decisions > 0 or self._apart.unwritten
 
     def flush(self) -> None:
-        """Write to disk how many decisions were answered since the last time, earnings, and the log."""
-        if self._counter.waiting.decisions:
+        """Write to disk how many decisions were answered since the last time, who opted out, earnings, and the log."""
+        if self._counter.waiting.decisions or self._apart.unwritten:
             self.reward_many([])
         self.earnings.flush(self._clock.expected)
         if self._log is not None:

@@ -60,7 +60,7 @@ def _weight(plan: Plan, missed: list[int], last: int) -> float:
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
     """The budget according to the ledger, of this term and of all terms; None where no number would be true."""
-    spent, privacy, clear = book.spending(store.ledger()), plan.privacy, _in_the_clear(store)
+    spent, privacy, clear = book.spending(book.kept(store)), plan.privacy, _in_the_clear(store)
     this = next((one for one in spent.terms if one.term == term), None)
     nothing_yet = None if term in clear else 0.0
     return {

@@ -131,10 +131,18 @@ def check_secret(store: SiloStore, secret: bytes) -> None:
 
 
 def own_secret(store: str | Path) -> bytes:
-    """The secret of a silo that is opened by path alone: in a file next to the store, created on first use."""
+    """The secret of a silo that is opened by path alone: in a file next to the store, created on first use. A truncated
+    one is refused: with an empty secret, anybody could read and make decision ids."""
     if "://" in str(store):
         raise ArgumentError("secret", "must be given for a store at a URL: all workers of a silo share it")
     path = Path(store).with_name(Path(store).name + ".key")
     if not path.exists():
         write_secret(path, secrets.token_bytes(SECRET_BYTES))
-    return read_secret(path)
+    secret = read_secret(path)
+    if len(secret) != SECRET_BYTES:
+        raise ArgumentError(
+            "secret",
+            f"must be {SECRET_BYTES} bytes, and {path} has {len(secret)}: it is damaged. Put its backup in its place;"
+            " only if the store was never used, delete the file",
+        )
+    return secret

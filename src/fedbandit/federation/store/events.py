@@ -34,6 +34,7 @@ class EventStore:
     def __init__(self, engine: Engine, term: int, window: float) -> None:
         self._engine, self._term, self._window, self._made = engine, term, window, 0
         with engine.transaction() as sql:
+            sql.lock("terms")  # two workers that create a table at a time can fail
             sql.all(EVENTS)
             sql.all("DELETE FROM events WHERE term < ?", (term,))
 
@@ -69,12 +70,12 @@ class EventStore:
             sql.all("UPDATE events SET active = 1 WHERE term = ? AND event = ?", where)
             return _found(sql, *where)
 
-    def done(self, event: str) -> None:
-        """Note that the reward is counted, durably and elsewhere."""
+    def done(self, event: str, decision: str) -> None:
+        """Note that the reward of this decision is counted, durably and elsewhere. If another decision was made under
+        the id of the event meanwhile, that one still waits for its reward."""
+        counted = "UPDATE events SET decision = '', reward = NULL WHERE term = ? AND event = ? AND decision = ?"
         with self._engine.transaction(durable=False) as sql:
-            sql.all(
-                "UPDATE events SET decision = '', reward = NULL WHERE term = ? AND event = ?", (self._term, _key(event))
-            )
+            sql.all(counted, (self._term, _key(event), decision))
 
 
 def _found(sql: Sql, term: int, event: str) -> Event | None:

@@ -34,6 +34,7 @@ __all__ = [
     "last_counted",
     "opt_out",
     "opted_out",
+    "room",
     "rows_of",
     "runs",
     "times_counted",
@@ -47,6 +48,7 @@ OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision that are not 
 FOR_GOOD = 0  # stands for all terms, which are numbered from 1: people out of "term 0" are out of every term
 _REWARD = struct.Struct("<d")
 STRETCH = 512  # decisions in one row of `rewarded`, at most: whoever looks for one of them reads the whole row
+ASKED = 30_000  # values in one query, at most: databases have limits, of 32,766 and more
 _REWARDED = "SELECT nonce, state, sync, digest FROM rewarded"
 _BEFORE, _NEAREST = "SELECT nonce FROM rewarded WHERE nonce <=", " ORDER BY nonce DESC LIMIT 1"
 Known = tuple[DecisionState, int, bytes]
@@ -149,9 +151,10 @@ def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
     between = f"{_REWARDED} WHERE nonce >= coalesce(({_BEFORE} ?{_NEAREST}), ?) AND nonce <= ? ORDER BY nonce LIMIT ?"
     rows = sql.all(between, (first, first, last, len(rewards) + 1))
     if len(rows) > len(rewards):  # the limit was reached, so there may be more
-        marks = ", ".join(["(?)"] * len(rewards))
-        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES {marks}) AS asked"
-        rows = sql.all(f"{_REWARDED} WHERE nonce IN ({before}) ORDER BY nonce", rewards.nonces)
+        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES (?)) AS asked"
+        rows = _all_among(
+            sql, f"{_REWARDED} WHERE nonce IN ({before}) ORDER BY nonce", (), sorted(rewards.nonces), "(?)"
+        )
     return _found(rows, rewards) if rows else {}
 
 
@@ -187,9 +190,8 @@ def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]
     keyed = _keyed(people)
     if not keyed:
         return set()
-    marks = ", ".join("?" * len(keyed))
-    query = f"SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN ({marks})"
-    return {bytes(person) for (person,) in sql.all(query, [term, FOR_GOOD, *keyed])}
+    query = "SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN (?)"
+    return {bytes(person) for (person,) in _all_among(sql, query, (term, FOR_GOOD), keyed)}
 
 
 def opt_out(sql: Sql, term: int, people: Sequence[bytes]) -> None:
@@ -216,9 +218,16 @@ def _by_person(sql: Sql, table: str, column: str, term: int, people: Sequence[by
     keyed = _keyed(people)
     if not keyed:
         return {}
-    marks = ", ".join("?" * len(keyed))
-    query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN ({marks})"
-    return {bytes(person): number for person, number in sql.all(query, [term, *keyed])}
+    query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN (?)"
+    return {bytes(person): number for person, number in _all_among(sql, query, (term,), keyed)}
+
+
+def _all_among(sql: Sql, query: str, values: Sequence[Any], among: Sequence[bytes], mark: str = "?") -> list[Row]:
+    """The rows of a query whose last mark stands for any of many values."""
+    start, end = query.rsplit(mark, 1)
+    parts = [among[at : at + ASKED] for at in range(0, len(among), ASKED)]
+    marked = (f"{start}{', '.join([mark] * len(part))}{end}" for part in parts)
+    return [row for one, part in zip(marked, parts, strict=True) for row in sql.all(one, (*values, *part))]
 
 
 def _keyed(people: Sequence[bytes | None]) -> list[bytes]:
@@ -241,6 +250,7 @@ class Judge:
     alike: tuple[RewardColumns, Verdict] | None = None  # in place of `fresh`, for many rewards with one verdict
     apart: int = 0  # syncs from one batch that a person counts in to the next, at least; 0: they may be one batch
     last: dict[bytes, int] = field(default_factory=dict)  # the batch a person last counted in, if visits must lie apart
+    room: dict[int, int] = field(default_factory=dict)  # rewards that still fit into a batch, if its size is planned
 
     def judge_all(self, rewards: RewardColumns) -> list[Verdict]:
         """The verdict on each reward. They are judged together if none has come before, none has a person and none has
@@ -271,8 +281,10 @@ class Judge:
         sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
         if reward.place == UNSHARED:
             verdict = _first(DecisionEvent.REWARD_UNSHARED, self.open_sync)
-        elif self.open_sync <= sync < self.syncs and self._admit(reward.person, sync):
+        elif self.open_sync <= sync < self.syncs and self.room.get(sync, 1) > 0 and self._admit(reward.person, sync):
             verdict = _first(DecisionEvent.REWARD, sync)
+            if sync in self.room:
+                self.room[sync] -= 1
             if self._spent(reward.person):
                 verdict = verdict._replace(last=True)
         else:
@@ -315,6 +327,11 @@ def users_in(sql: Sql, term: int, sync: int) -> int:
     """How many users count in a batch."""
     ((users,),) = sql.all("SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
     return int(users)
+
+
+def room(sql: Sql, term: int, places: Sequence[int], planned: Sequence[int]) -> dict[int, int]:
+    """How many more rewards fit into each of these batches; `planned` are the sizes of all batches, or nothing."""
+    return {sync: planned[sync] - users_in(sql, term, sync) for sync in {*places} if 0 <= sync < len(planned)}
 
 
 def users_waiting(sql: Sql) -> int:

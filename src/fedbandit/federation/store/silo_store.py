@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -24,13 +25,14 @@ from fedbandit.federation.store.rewards import (
     known_among,
     last_counted,
     opt_out,
+    room,
     rows_of,
     times_counted,
     times_seated,
     users_in,
 )
 
-__all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire"]
+__all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire", "last_spent"]
 
 
 class Term(NamedTuple):
@@ -142,14 +144,16 @@ class SiloStore:
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
         by_sync: bool = False,
+        planned: Sequence[int] = (),
     ) -> list[Verdict]:
         """Count the decisions made since the last call, and put rewards into their batches, each once.
 
         `cap` is how often one person may count, and `apart` how many syncs after the last time, at the soonest. A
         reward over the cap, too soon, or for a batch that is closed is `LEFT_OUT`. The reward of a decision that is not
         shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` if the plan forgets. After the
-        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
-        acknowledged before the engine's `harden`.
+        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. `planned` are the sizes of the batches,
+        if the plan fixes them. A store that was put back gives some places out a second time, and a reward that no
+        longer fits is `LEFT_OUT`. Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
         columns = RewardColumns.of(rewards)
         # Letting go is safe: a worker that sees these rewards answers only after a durable transaction of its own.
@@ -163,6 +167,7 @@ class SiloStore:
                 times=times_counted(sql, term, columns.people),
                 apart=apart,
                 last=last_counted(sql, term, columns.people) if apart else {},
+                room=room(sql, term, columns.places, planned),
             )
             verdicts = judge.judge_all(columns)
             insert(sql, term, judge)
@@ -378,6 +383,11 @@ class SiloStore:
     def encoder(self, term: int) -> bytes | None:
         return self.state(term, ENCODER)
 
+    def last_spent(self) -> tuple[int, int] | None:
+        """Term and sync of the last release that the ledger must have an entry of; None if there is none yet."""
+        with self.engine.read() as sql:
+            return last_spent(sql.all)
+
     def ledger(self) -> list[LedgerRow]:
         with self.engine.read() as sql:
             return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
@@ -472,6 +482,16 @@ _RELEASE = (
     "SELECT releases.sync, state, users, contents.drawn, contents.sent, contents.sealed FROM releases"
     " LEFT JOIN contents ON contents.term = releases.term AND contents.sync = releases.sync"
 )
+
+
+def last_spent(ask: Callable[[str], Sequence[Row]]) -> tuple[int, int] | None:
+    """Term and sync of the last release that was drawn and has spent something, by a function that answers queries."""
+    drawn = f"state NOT IN ('{ReleaseState.CLOSED.value}', '{ReleaseState.GIVEN_UP.value}')"
+    for term, plan in ask("SELECT term, plan FROM terms ORDER BY term DESC"):
+        ((sync,),) = ask(f"SELECT max(sync) FROM releases WHERE term = {int(term)} AND {drawn}")
+        if sync is not None and json.loads(plan)["privacy"] is not None:
+            return int(term), int(sync)
+    return None
 
 
 def _held(sql: Sql, number: int) -> Callable[[], Term]:

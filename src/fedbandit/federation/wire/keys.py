@@ -194,17 +194,22 @@ def party_name(name: str) -> str:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Create a file that only its owner can read; refuse to replace one."""
+    """Create a file that only its owner can read; refuse to replace one. If it cannot be written in full, e.g. because
+    the disk is full, nothing is left."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise ValueError(
             f"{path} already exists, and a key is never overwritten: has this party joined before?"
         ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink()
+        raise
 
 
 def read_secret(path: Path) -> bytes:

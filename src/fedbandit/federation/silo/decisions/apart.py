@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
@@ -44,6 +44,7 @@ class Apart:
         self._own = OwnKnowledge(store, plan, term, public)
         self._people, self._for_good = store.apart(term, cap)
         self._out = store.opted_out(term)
+        self._unwritten: set[bytes] = set()  # people who opted out while the store did not work
         self._soon: list[bytes] = []  # people who have counted for the last time, which may not be on disk yet
         self._lock = threading.Lock()
         if self._serves_local:
@@ -66,12 +67,25 @@ class Apart:
         return [self.way(person, shares) for person, shares in both]
 
     def writes(self, person: bytes) -> bool:
-        """Whether something must be written to disk before this person, who has not opted out, is served."""
+        """Whether something must be written to disk before this person, who shares, is served."""
+        if person in self._unwritten:
+            return True
         return self._serves_local and person in self._people and person not in self._for_good
 
-    def holds_any(self, people: Iterable[bytes | None]) -> bool:
+    def holds_any(self, people: Sequence[bytes | None]) -> bool:
         """Whether one of these people is known to be apart."""
-        return not self._people.isdisjoint(people)
+        return not (self._people.isdisjoint(people) and self._unwritten.isdisjoint(people))
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether somebody has opted out while the store did not work."""
+        return bool(self._unwritten)
+
+    def settle(self) -> None:
+        """Write down who opted out while the store did not work; raises if it still does not. Until this is on disk, no
+        reward of theirs may be counted."""
+        if people := list(self._unwritten):
+            self._write(people, people if self._counted else [])
 
     def note(self, rewards: RewardColumns, verdicts: Sequence[Verdict], durable: bool) -> None:
         """Add new rewards to what the silo knows. A person who has counted for the last time is set apart once that is
@@ -103,30 +117,37 @@ class Apart:
         """The place of a person who does not count."""
         if not shared:
             return UNSHARED
-        return None if self._counted and person not in self._out else NOWHERE
+        return None if self._counted and person not in self._out and person not in self._unwritten else NOWHERE
 
     def _counts(self, person: bytes | None, shared: bool) -> bool:
-        return shared and (person is None or person not in self._people)
+        return shared and (person is None or (person not in self._people and person not in self._unwritten))
 
     def _written(self, people: Sequence[tuple[bytes, bool]]) -> bool:
         """Write to disk that these people do not count in this term, or, where raw data may decide for them, in any
         term; and of those who do not share, that they take no more places in this term. Returns whether that is on disk
-        now. If the store does not work, decisions go on by the public model."""
+        now. If the store does not work, decisions go on by the public model, and whoever opts out is written down as
+        soon as it works again."""
+        people = [(person, shared and person not in self._unwritten) for person, shared in people]
         held = self._for_good if self._serves_local else self._people
         new = [person for person, _ in people if person not in held]
         out = [person for person, shared in people if self._counted and not shared and person not in self._out]
         if not new and not out:
             return True
         try:
-            self._store.opt_out(self._term, new, for_good=self._serves_local, without_place=out)
+            self._write(new, out)
         except Exception as error:
+            self._unwritten.update(person for person, shared in people if not shared)
             log.error("whoever does not count is served by the public model: the store does not work: %s", error)
             return False
+        return True
+
+    def _write(self, new: Sequence[bytes], out: Sequence[bytes]) -> None:
+        self._store.opt_out(self._term, new, for_good=self._serves_local, without_place=out)
         self._people.update(new)
         self._out.update(out)
         if self._serves_local:
             self._for_good.update(new)
-        return True
+        self._unwritten.difference_update(new)
 
 
 def _is_new(verdict: Verdict) -> bool:
