@@ -34,6 +34,7 @@ __all__ = [
     "last_counted",
     "opt_out",
     "opted_out",
+    "room",
     "rows_of",
     "runs",
     "times_counted",
@@ -241,6 +242,7 @@ class Judge:
     alike: tuple[RewardColumns, Verdict] | None = None  # in place of `fresh`, for many rewards with one verdict
     apart: int = 0  # syncs from one batch that a person counts in to the next, at least; 0: they may be one batch
     last: dict[bytes, int] = field(default_factory=dict)  # the batch a person last counted in, if visits must lie apart
+    room: dict[int, int] = field(default_factory=dict)  # by batch of a planned size: how many more it holds
 
     def judge_all(self, rewards: RewardColumns) -> list[Verdict]:
         """The verdict on each reward. They are judged together if none has come before, none has a person and none has
@@ -293,6 +295,15 @@ class Judge:
 
     def _admit(self, person: bytes | None, sync: int) -> bool:
         """Whether the person may count once more, in this batch; if so, it is noted that they have."""
+        if sync in self.room and not self.room[sync]:
+            return False
+        if not self._admit_person(person, sync):
+            return False
+        if sync in self.room:
+            self.room[sync] -= 1
+        return True
+
+    def _admit_person(self, person: bytes | None, sync: int) -> bool:
         if person is None:
             return True
         if self.times.get(person, 0) >= self.cap:
@@ -325,6 +336,13 @@ def users_waiting(sql: Sql) -> int:
     )
     ((users,),) = sql.all(query)
     return int(users)
+
+
+def room(sql: Sql, term: int, places: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
+    """How many more people each of these batches holds. As many decisions have a place in a batch as it holds, unless
+    the store was put back to an old copy: then places are given away twice."""
+    batches = {place for place in places if 0 <= place < len(sizes)}
+    return {sync: max(0, sizes[sync] - users_in(sql, term, sync)) for sync in sorted(batches)}
 
 
 def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:
