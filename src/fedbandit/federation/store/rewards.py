@@ -48,6 +48,7 @@ OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision that are not 
 FOR_GOOD = 0  # stands for all terms, which are numbered from 1: people out of "term 0" are out of every term
 _REWARD = struct.Struct("<d")
 STRETCH = 512  # decisions in one row of `rewarded`, at most: whoever looks for one of them reads the whole row
+VALUES = 30_000  # in one query, at most: PostgreSQL takes 65,535, and SQLite as few as 32,766
 _REWARDED = "SELECT nonce, state, sync, digest FROM rewarded"
 _BEFORE, _NEAREST = "SELECT nonce FROM rewarded WHERE nonce <=", " ORDER BY nonce DESC LIMIT 1"
 Known = tuple[DecisionState, int, bytes]
@@ -150,10 +151,18 @@ def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
     between = f"{_REWARDED} WHERE nonce >= coalesce(({_BEFORE} ?{_NEAREST}), ?) AND nonce <= ? ORDER BY nonce LIMIT ?"
     rows = sql.all(between, (first, first, last, len(rewards) + 1))
     if len(rows) > len(rewards):  # the limit was reached, so there may be more
-        marks = ", ".join(["(?)"] * len(rewards))
-        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES {marks}) AS asked"
-        rows = sql.all(f"{_REWARDED} WHERE nonce IN ({before}) ORDER BY nonce", rewards.nonces)
+        rows = _rows_before(sql, rewards.nonces)
     return _found(rows, rewards) if rows else {}
+
+
+def _rows_before(sql: Sql, nonces: Sequence[bytes]) -> list[Row]:
+    """The last row of `rewarded` up to each of these nonces, each once and in order."""
+    found = set[Row]()
+    for part in _parts(nonces):
+        marks = ", ".join(["(?)"] * len(part))
+        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES {marks}) AS asked"
+        found.update(map(tuple, sql.all(f"{_REWARDED} WHERE nonce IN ({before})", part)))
+    return sorted(found)
 
 
 def _found(rows: Sequence[Row], rewards: RewardColumns) -> dict[bytes, Known]:
@@ -185,12 +194,12 @@ def last_counted(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[by
 
 def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
     """Those of these people who have opted out of this term, or of all terms."""
-    keyed = _keyed(people)
-    if not keyed:
-        return set()
-    marks = ", ".join("?" * len(keyed))
-    query = f"SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN ({marks})"
-    return {bytes(person) for (person,) in sql.all(query, [term, FOR_GOOD, *keyed])}
+    found = set[bytes]()
+    for part in _parts(_keyed(people)):
+        marks = ", ".join("?" * len(part))
+        query = f"SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN ({marks})"
+        found.update(bytes(person) for (person,) in sql.all(query, [term, FOR_GOOD, *part]))
+    return found
 
 
 def opt_out(sql: Sql, term: int, people: Sequence[bytes]) -> None:
@@ -214,12 +223,17 @@ def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[by
 
 
 def _by_person(sql: Sql, table: str, column: str, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
-    keyed = _keyed(people)
-    if not keyed:
-        return {}
-    marks = ", ".join("?" * len(keyed))
-    query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN ({marks})"
-    return {bytes(person): number for person, number in sql.all(query, [term, *keyed])}
+    found: dict[bytes, int] = {}
+    for part in _parts(_keyed(people)):
+        marks = ", ".join("?" * len(part))
+        query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN ({marks})"
+        found.update((bytes(person), number) for person, number in sql.all(query, [term, *part]))
+    return found
+
+
+def _parts(values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """All values, as many at a time as one query takes."""
+    return (values[at : at + VALUES] for at in range(0, len(values), VALUES))
 
 
 def _keyed(people: Sequence[bytes | None]) -> list[bytes]:
