@@ -20,6 +20,7 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "a silo that is brought forward forgets what it spent",
     "who is brought forward begins a new chain",
     "who was brought forward is not sent the newest model",
+    "what an old copy took is released after it was brought forward",
 )
 BEGIN = {  # the seed from which on it is looked for; else 0
     "nothing is ever said again": 2000,

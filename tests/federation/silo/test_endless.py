@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,18 @@ from fedbandit import Plan, Privacy, clock, every
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.one_process import StillClock
+from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import book
+from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.forwarding import is_known
+from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire import messages
+from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.privacy import spending
 from fedbandit.protocol import mechanisms
 
@@ -160,3 +165,29 @@ def test_a_newcomer_s_earlier_term_stays_in_its_ledger(tmp_path: Path) -> None:
         entries = book.entries(silo.store.ledger())
     assert [entry.event.term for entry in entries[:7]] == [1] * 5 + [2] * 2
     assert spending.spent(entries, mechanisms.encoder).epsilon > spent
+
+
+def test_a_model_of_long_ago_accuses_nobody(tmp_path: Path) -> None:
+    """The analyzer was away for longer than the silo keeps a release, which its models then count all the same: the
+    silo said that its store was an old copy, and drew nothing more."""
+    plan, clocks = plan_of(trust="none", privacy=None), StillClock()
+    timing = Timing(start=clocks.now, reward_window=5 * HOUR)
+    homes = {home.settings.name: home for home in founding.local(tmp_path / "homes", plan, ["silo-00"], timing)}
+    party, analyzer = homes["silo-00"].party(), homes["analyzer"].party()
+    sealer = Sealer(party)
+    with Silo.open(
+        tmp_path / "silo.db", plan, name="silo-00", secret=bytes(32), clock=clocks, timing=timing, sealer=sealer
+    ) as silo:
+        agent = Agent(silo, party, sealer)
+        sealer.clear()
+        for sync in range(2 * plan.reach):
+            assert tick(silo, clocks) == [sync]
+        assert silo.store.release(1, 0) is None
+        previous = heads.link(bytes(32), f"{analyzer.agreement.id} {plan.hash}".encode())
+        for sync in range(3):
+            outcome = Outcome(np.zeros(plan.protocol.width), np.array([1]))
+            head = analyzer.signed(sync + 1, heads.link(previous, outcome.encode()))
+            model = SignedOutcome(outcome, previous, head)
+            asyncio.run(agent.handle([analyzer.seal("model", party.public, sync, model.encode())]))
+            previous = head.hash
+            assert (agent.refusals, agent.problem, silo.version) == ({}, None, sync + 1)

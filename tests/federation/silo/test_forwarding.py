@@ -11,6 +11,7 @@ from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, is_know
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store.rewards import users_waiting
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.privacy.ledger import verify
@@ -55,6 +56,23 @@ def forward(store, *heads, plan=PLAN, at=NOW):
     """Brought forward over what others answer: these heads."""
     answers = [Greeting(2, 2, syncs=head.length, seen=head) for head in heads]
     return bring_forward(OldCopy(store, plan, "silo", SIGNER, answers), at=at)
+
+
+class Held:
+    """The sealer of a silo that must not draw: the others have not answered, or have seen more of it."""
+
+    held = "it is behind"
+
+    def signer(self, sync):
+        return SIGNER
+
+    def takes_part(self, sync):
+        return True
+
+
+def users_waiting_in(silo):
+    with silo.store.engine.read() as sql:
+        return users_waiting(sql)
 
 
 KILLS = [*({"statements": n} for n in (0, 5, 12, 20)), *({"transactions": n} for n in (1, 2, 4))]
@@ -255,3 +273,61 @@ def test_a_silo_that_decodes_by_itself_goes_on_after_what_was_given_up(tmp_path,
         assert silo.term.open_sync == 2
         release(silo, 3)
         assert silo.store.in_state(1, ReleaseState.DRAWN) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_reward_taken_before_the_copy_was_brought_forward_is_never_released_again(tmp_path, later):
+    """Whoever put the copy back noticed only later that it was behind. Meanwhile it served, and an application sent a
+    reward again that the lost store had released: it was in the open batch, and left with it."""
+    clock, new, old = HandClock(1e9), tmp_path / "new.db", tmp_path / "old.db"
+    with on_a_clock(new, clock) as silo:
+        start = silo.term.started
+        late = silo.decide([[1.0, 0.0]], user="late").id
+        silo.store.engine.forget()
+        shutil.copy(new, old)
+        assert silo.reward(late, 0.5).counted  # acknowledged, and released with sync 0
+        clock.pass_time(3600.0)
+        assert silo.tick() == [0]
+        head = book.head(silo.store.last_entry())
+
+    def again(sealer=None):
+        return Silo.open(
+            old, TIMED, secret=SECRET, clock=clock, timing=Timing(start=start), catch_up=True, sealer=sealer
+        )
+
+    with again(Held()) as silo:  # the others have not answered yet, or it says that it is behind
+        assert silo.tick() == []
+        silo.reward(late, 0.5)
+        clock.pass_time(3600.0 * later)
+        assert silo.tick() == []
+    with again() as silo:
+        assert forward(silo.store, head, plan=TIMED, at=clock.wall) == [0]
+        assert users_waiting_in(silo) == 0
+        fresh = silo.decide([[1.0, 0.0]], user="fresh").id
+        assert silo.reward(fresh, 0.5).counted
+        clock.pass_time(3600.0)
+        silo.tick()
+        assert [release.users for release in silo.store.releases(1)] == [0, *[0] * later, 1]
+
+
+def test_a_batch_of_a_planned_size_holds_no_more_than_that(tmp_path):
+    """A copy does not know which places were taken since, and gives them away again: with too many rewards in its
+    batch, the silo drew nothing more in this term."""
+    new, old = tmp_path / "new.db", tmp_path / "old.db"
+    plan = small_plan(rounds=8, schedule=every(4), trust="vector-sum", mechanism="tree", calibration="paper")
+
+    def decided(silo, number):
+        return [silo.decide([[1.0, 0.0]]).id for _ in range(number)]
+
+    with Silo.open(new, plan, secret=SECRET) as silo:
+        silo.store.engine.forget()
+        shutil.copy(new, old)
+        before = decided(silo, 3)
+    with Silo.open(old, plan, secret=SECRET) as silo:
+        after = decided(silo, 4)
+        assert silo.reward(before[0], 0.5).counted
+        told = silo.reward_all([(one, 0.5) for one in (*after, *before)])
+        assert [one.counted for one in told] == [True] * 3 + [False] + [True] + [False] * 2
+        assert [one.repeated for one in told] == [False] * 4 + [True] + [False] * 2
+        assert silo.tick() == [0]
+        assert silo.store.releases(1)[0].users == 4

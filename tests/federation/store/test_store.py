@@ -57,6 +57,22 @@ def close_next(store):
     return store.tick(1, 0, 0, lambda seated: sync + 1, at=100.0, clock=("a clock", b""))
 
 
+def test_any_number_of_rewards_fits_into_one_transaction(silo):
+    """A query takes so many values: with more people, or with decisions far apart, none was ever stored."""
+    many = 70_000
+    some = [
+        Reward(b"%012d" % number, b"%016d" % number, bytes(16), 0.5, b"%016d" % number)
+        for number in Random(1).sample(range(10**9), many)
+    ]
+    first, again = (count(silo, *some) for _ in range(2))
+    assert {(one.state, one.repeated) for one in first} == {(DecisionState.COUNTED, False)}
+    assert {(one.state, one.repeated) for one in again} == {(DecisionState.COUNTED, True)}
+    fresh = [one._replace(nonce=b"%012d" % -number) for number, one in enumerate(some, 1)]
+    assert {one.state for one in count(silo, *fresh)} == {
+        DecisionState.LEFT_OUT
+    }  # they have counted as often as allowed
+
+
 def entry(number):
     return LedgerRow(number, f"hash {number}", f"hash {number - 1}", "{}", "signature")
 

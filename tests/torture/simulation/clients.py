@@ -44,6 +44,7 @@ class Client:
     count: int = 0
     waiting: list[_Asked] = field(default_factory=list)  # decisions without a reward
     answered: list[_Asked] = field(default_factory=list)  # those whose reward was acknowledged
+    again: bool = False  # whether it has sent them again since the silo was put back
 
     async def run(self) -> None:
         waiting, answered = self.waiting, self.answered
@@ -51,6 +52,10 @@ class Client:
             await asyncio.sleep(self.chance.randint(1, 5))
             if self.node.silo is None or not self.node.up:
                 continue
+            if self.node.restored and not self.again:
+                self.again = True
+                for old in answered.copy():  # the silo was away: who knows what it has of the last ones
+                    await self._reward(old)
             if self.chance.random() < 0.8:
                 asked = self._decide()
                 waiting.extend([asked] if asked is not None else [])

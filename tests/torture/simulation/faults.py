@@ -150,7 +150,9 @@ class Faults:
         self.oracle.lost(node.name, kept, on_purpose=True)
         self._start_later(node)
         if self.chance.random() < FORWARD:
-            asyncio.get_running_loop().call_later(LOOK, self._bring_forward, node)
+            soon = self.chance.random() < 0.5
+            wait = LOOK if soon else self.chance.uniform(LOOK, 1.5 * PERIOD)  # until somebody notices
+            asyncio.get_running_loop().call_later(wait, self._bring_forward, node)
 
     def _bring_forward(self, node: Node) -> None:
         """Somebody looks from time to time whether it says that it is behind."""

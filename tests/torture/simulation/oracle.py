@@ -76,6 +76,7 @@ class _Row(NamedTuple):
     sync: int
     features: bytes
     at: int
+    given_up: bool = False  # whether it is never released
 
 
 @dataclass
@@ -139,6 +140,7 @@ class Oracle:
         self._answers: dict[bytes, tuple[bytes, int]] = {}  # by envelope: the question, how many results were seen
         self._heard: dict[str, int] = {}  # how many of its results those had seen who have answered a party put back
         self._told: dict[str, dict[str, int]] = {}  # the same, by who has answered
+        self._released: dict[tuple[str, float], int] = {}  # by silo and reward: the release that somebody got
         self._unshared: set[float] = set()
         self._people: dict[float, bytes | None] = {}  # by reward
 
@@ -198,6 +200,12 @@ class Oracle:
         if sync in memory.closed:
             self.fail(f"{name} counts a reward in batch {sync}, which is closed")
 
+    def _given_up(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        """What waits in later batches than those given up is not released either."""
+        if "sync > ?" in statement.query:
+            for reward, row in memory.rows.items():
+                memory.rows[reward] = row._replace(given_up=row.given_up or row.sync > statement.values[1])
+
     def _rewarded(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         """Decisions that were issued one after the other are one row, with the first nonce and all digests."""
         if "VALUES" in statement.query:
@@ -219,7 +227,7 @@ class Oracle:
 
     def _close(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         _, sync, _, users, _ = statement.values
-        there = sum(row.sync == sync for row in memory.rows.values())
+        there = sum(row.sync == sync and not row.given_up for row in memory.rows.values())
         if users != there:
             self.fail(f"{name} closes batch {sync} with {users} users, {there} were counted")
         if sync in memory.closed:
@@ -394,12 +402,23 @@ class Oracle:
             sealed, at = memory.sealed.get(sync, (b"", NOT_YET))
             if at >= disk.durable or envelope[UNSIGNED:] not in sealed:
                 self.fail(f"{sender} sends release {sync}, which is not on its disk")
+            self._leave(sender, sync)
         elif kind in ("mixed", "model"):
             if memory.results.get(sync, (b"", NOT_YET))[1] >= disk.durable:
                 self.fail(f"{sender} sends the result of sync {sync}, which is not on its disk")
             self._check_cohort(kind, sender, sync, plain)
         elif kind == "holds":
             self._held.setdefault(sync, set()).update(self._names(Holds.decode(plain, self.plan).cohort))
+
+    def _leave(self, silo: str, sync: int) -> None:
+        """A reward leaves with one release, also if the store was put back, and did not know any more that it had. Of
+        a release that nobody could tell it of, it cannot know."""
+        for reward, row in self.memory(silo).rows.items():
+            if row.sync != sync or row.given_up:
+                continue
+            before = self._released.setdefault((silo, reward), sync)
+            if before != sync and not self._nobody_knows(silo, before):
+                self.fail(f"{silo} releases the reward {reward} twice: with syncs {before} and {sync}")
 
     def _sealed_anew(self, silo: str, receiver: str, known: bytes, plain: bytes) -> bool:
         """Whether a silo that was put back to between draw and seal sends what it sent: the very numbers that it had
@@ -517,6 +536,7 @@ class Oracle:
 
 _LOOKS = {
     "INSERT INTO raw_rows (te": Oracle._reward,
+    "DELETE FROM raw_rows WHE": Oracle._given_up,
     "INSERT INTO rewarded (no": Oracle._rewarded,
     "INSERT INTO participants": Oracle._participants,
     "INSERT INTO opted_out (t": Oracle._opted_out,

@@ -78,3 +78,8 @@ def who_is_brought_forward_begins_a_new_chain(patch: Patch) -> None:
         return give_up(self, head._replace(hash=bytes(32)), *given)
 
     patch.setattr(SyncStore, "give_up", forgetful)
+
+
+@planted
+def what_an_old_copy_took_is_released_after_it_was_brought_forward(patch: Patch) -> None:
+    patch.setattr(forwarding, "_doubtful", lambda plan: False)

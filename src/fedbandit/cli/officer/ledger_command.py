@@ -166,7 +166,7 @@ def _last_spent(file: str, ask: Callable[[str], list[Any]]) -> tuple[int, int] |
     """Term and sync of the last release that must have an entry, if the store has releases at all."""
     from fedbandit.federation.store.silo_store import last_spent  # late: it loads the live federation
 
-    if not file.startswith(POSTGRES) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
+    if not is_postgres(file) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
         return None
     try:
         return last_spent(ask)

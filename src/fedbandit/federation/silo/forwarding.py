@@ -3,9 +3,13 @@
 The releases that were drawn after the copy was made exist. This store has lost their data, and what they spent is
 spent. Each becomes a release that was given up, with a ledger entry that says so and names the heads that others hold.
 The rewards of those batches are not counted again: a decision that an earlier process made and that has no reward here
-may have had its reward counted there, so it no longer counts. Two things cannot be brought back. One is who was counted
-in the meantime: with a new decision, a person of those batches may count once more, or sooner, than the plan says. The
-other is who was set apart and served by raw data since. Where that matters, let the term end and begin a new one.
+may have had its reward counted there, so it no longer counts. For the same reason, whatever waits in later batches of
+this store is not released: it may have come again while the silo served from the copy, before anybody noticed. (Where
+every decision has its place in a batch, it cannot have counted in another one.)
+
+Two things cannot be brought back. One is who was counted in the meantime: with a new decision, a person of those
+batches may count once more, or sooner, than the plan says. The other is who was set apart and served by raw data since.
+Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations
@@ -93,7 +97,7 @@ class Loss(NamedTuple):
     """What is given up when a silo's store is brought forward."""
 
     syncs: tuple[int, ...]
-    rewards: int  # rewards that this store has counted in the batches of those syncs
+    rewards: int  # rewards that this store has counted and that are never released
     entries: tuple[LedgerRow, ...]  # ledger entries, one per sync, if the plan spends anything
 
 
@@ -118,10 +122,16 @@ def loss(copy: OldCopy) -> Loss:
             f" there are two. {WAY_OUT}",
         )
     syncs = tuple(range(drawn, furthest))
-    rewards = sum(release.users for release in releases if release.sync in syncs)
-    if term.open_sync in syncs:
+    lost = range(drawn, term.open_sync + 1) if syncs and _doubtful(plan) else syncs
+    rewards = sum(release.users for release in releases if release.sync in lost)
+    if term.open_sync in lost:
         rewards += len(store.batch(term.number, term.open_sync))
     return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, others, store.last_entry()))
+
+
+def _doubtful(plan: Plan) -> bool:
+    """Whether a reward of a batch that was given up, sent again, is in another batch of the store."""
+    return not plan.protocol.needs_points
 
 
 def _syncs(plan: Plan, answer: Greeting, earlier: int) -> int:
@@ -191,4 +201,15 @@ def _give_up(
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
     places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # their batches' places are taken
     encoder = messages.encode_stream(state)
-    store.give_up(term.number, syncs, nothing, encoder, entries, places=places, at=at, lost=lost, own_release=own)
+    store.give_up(
+        term.number,
+        syncs,
+        nothing,
+        encoder,
+        entries,
+        places=places,
+        at=at,
+        lost=lost,
+        doubtful=lost and _doubtful(plan),
+        own_release=own,
+    )

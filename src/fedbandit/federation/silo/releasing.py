@@ -23,7 +23,7 @@ from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Stream
 
-__all__ = ["draw", "own_after", "own_sums", "prepare"]
+__all__ = ["draw", "own_after", "own_sums", "planned_sizes", "prepare"]
 
 
 def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNoise) -> tuple[Stream, Message]:
@@ -74,9 +74,15 @@ def _points(plan: Plan, sync: int, rows: Sequence[CountedRow]) -> Integers:
     x, y = _checked(plan, rows)
     if not plan.protocol.needs_points:
         return statistics.summed(x, y, plan.bits, plan.centre)[None]
-    users = int(np.diff((0, *plan.times))[sync])
-    empty = np.zeros((users - len(rows), plan.protocol.width), dtype=np.int64)
+    sizes = planned_sizes(plan)
+    assert sizes is not None
+    empty = np.zeros((sizes[sync] - len(rows), plan.protocol.width), dtype=np.int64)
     return np.concatenate([statistics.contributions(x, y, plan.bits, plan.centre), empty])
+
+
+def planned_sizes(plan: Plan) -> list[int] | None:
+    """How many people each batch holds, if the protocol needs every point; otherwise as many as come."""
+    return np.diff((0, *plan.times)).tolist() if plan.protocol.needs_points else None
 
 
 def _checked(plan: Plan, rows: Sequence[CountedRow]) -> tuple[Floats, Floats]:

@@ -34,7 +34,7 @@ from fedbandit.federation.silo.decisions.tickets import DecisionExpired, Decisio
 from fedbandit.federation.silo.earnings import RewardTrend
 from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
-from fedbandit.federation.silo.releasing import own_sums
+from fedbandit.federation.silo.releasing import own_sums, planned_sizes
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
 from fedbandit.federation.silo.ticker import Ticker, clock_of
@@ -131,6 +131,7 @@ class Silo:
         self.syncs = len(plan.ticks)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._spacing = plan.privacy.apart if plan.privacy else 0
+        self._sizes = planned_sizes(plan)
         self._window = timing.reward_window
         self._forwarded = store.forwarded(self.term.number)
         self._expired_before = store.expired_before(self.term.number)
@@ -373,10 +374,10 @@ class Silo:
                 cap=self._cap,
                 syncs=self.syncs,
                 apart=self._spacing,
+                sizes=self._sizes,
                 durable=durable,
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
-                planned=self._seats.planned,
             )
         self._apart.note(columns, verdicts, durable)
         self.earnings.note(columns, verdicts)

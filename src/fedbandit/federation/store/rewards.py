@@ -48,7 +48,7 @@ OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision that are not 
 FOR_GOOD = 0  # stands for all terms, which are numbered from 1: people out of "term 0" are out of every term
 _REWARD = struct.Struct("<d")
 STRETCH = 512  # decisions in one row of `rewarded`, at most: whoever looks for one of them reads the whole row
-ASKED = 30_000  # values in one query, at most: databases have limits, of 32,766 and more
+VALUES = 30_000  # in one query, at most: PostgreSQL takes 65,535, and SQLite as few as 32,766
 _REWARDED = "SELECT nonce, state, sync, digest FROM rewarded"
 _BEFORE, _NEAREST = "SELECT nonce FROM rewarded WHERE nonce <=", " ORDER BY nonce DESC LIMIT 1"
 Known = tuple[DecisionState, int, bytes]
@@ -151,11 +151,18 @@ def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
     between = f"{_REWARDED} WHERE nonce >= coalesce(({_BEFORE} ?{_NEAREST}), ?) AND nonce <= ? ORDER BY nonce LIMIT ?"
     rows = sql.all(between, (first, first, last, len(rewards) + 1))
     if len(rows) > len(rewards):  # the limit was reached, so there may be more
-        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES (?)) AS asked"
-        rows = _all_among(
-            sql, f"{_REWARDED} WHERE nonce IN ({before}) ORDER BY nonce", (), sorted(rewards.nonces), "(?)"
-        )
+        rows = _rows_before(sql, rewards.nonces)
     return _found(rows, rewards) if rows else {}
+
+
+def _rows_before(sql: Sql, nonces: Sequence[bytes]) -> list[Row]:
+    """The last row of `rewarded` up to each of these nonces, each once and in order."""
+    found = set[Row]()
+    for part in _parts(nonces):
+        marks = ", ".join(["(?)"] * len(part))
+        before = f"SELECT ({_BEFORE} asked.column1{_NEAREST}) FROM (VALUES {marks}) AS asked"
+        found.update(map(tuple, sql.all(f"{_REWARDED} WHERE nonce IN ({before})", part)))
+    return sorted(found)
 
 
 def _found(rows: Sequence[Row], rewards: RewardColumns) -> dict[bytes, Known]:
@@ -187,11 +194,12 @@ def last_counted(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[by
 
 def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
     """Those of these people who have opted out of this term, or of all terms."""
-    keyed = _keyed(people)
-    if not keyed:
-        return set()
-    query = "SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN (?)"
-    return {bytes(person) for (person,) in _all_among(sql, query, (term, FOR_GOOD), keyed)}
+    found = set[bytes]()
+    for part in _parts(_keyed(people)):
+        marks = ", ".join("?" * len(part))
+        query = f"SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN ({marks})"
+        found.update(bytes(person) for (person,) in sql.all(query, [term, FOR_GOOD, *part]))
+    return found
 
 
 def opt_out(sql: Sql, term: int, people: Sequence[bytes]) -> None:
@@ -215,19 +223,17 @@ def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[by
 
 
 def _by_person(sql: Sql, table: str, column: str, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
-    keyed = _keyed(people)
-    if not keyed:
-        return {}
-    query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN (?)"
-    return {bytes(person): number for person, number in _all_among(sql, query, (term,), keyed)}
+    found: dict[bytes, int] = {}
+    for part in _parts(_keyed(people)):
+        marks = ", ".join("?" * len(part))
+        query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN ({marks})"
+        found.update((bytes(person), number) for person, number in sql.all(query, [term, *part]))
+    return found
 
 
-def _all_among(sql: Sql, query: str, values: Sequence[Any], among: Sequence[bytes], mark: str = "?") -> list[Row]:
-    """The rows of a query whose last mark stands for any of many values."""
-    start, end = query.rsplit(mark, 1)
-    parts = [among[at : at + ASKED] for at in range(0, len(among), ASKED)]
-    marked = (f"{start}{', '.join([mark] * len(part))}{end}" for part in parts)
-    return [row for one, part in zip(marked, parts, strict=True) for row in sql.all(one, (*values, *part))]
+def _parts(values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """All values, as many at a time as one query takes."""
+    return (values[at : at + VALUES] for at in range(0, len(values), VALUES))
 
 
 def _keyed(people: Sequence[bytes | None]) -> list[bytes]:
@@ -250,7 +256,7 @@ class Judge:
     alike: tuple[RewardColumns, Verdict] | None = None  # in place of `fresh`, for many rewards with one verdict
     apart: int = 0  # syncs from one batch that a person counts in to the next, at least; 0: they may be one batch
     last: dict[bytes, int] = field(default_factory=dict)  # the batch a person last counted in, if visits must lie apart
-    room: dict[int, int] = field(default_factory=dict)  # rewards that still fit into a batch, if its size is planned
+    room: dict[int, int] = field(default_factory=dict)  # by batch of a planned size: how many more it holds
 
     def judge_all(self, rewards: RewardColumns) -> list[Verdict]:
         """The verdict on each reward. They are judged together if none has come before, none has a person and none has
@@ -281,10 +287,8 @@ class Judge:
         sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
         if reward.place == UNSHARED:
             verdict = _first(DecisionEvent.REWARD_UNSHARED, self.open_sync)
-        elif self.open_sync <= sync < self.syncs and self.room.get(sync, 1) > 0 and self._admit(reward.person, sync):
+        elif self.open_sync <= sync < self.syncs and self._admit(reward.person, sync):
             verdict = _first(DecisionEvent.REWARD, sync)
-            if sync in self.room:
-                self.room[sync] -= 1
             if self._spent(reward.person):
                 verdict = verdict._replace(last=True)
         else:
@@ -305,6 +309,15 @@ class Judge:
 
     def _admit(self, person: bytes | None, sync: int) -> bool:
         """Whether the person may count once more, in this batch; if so, it is noted that they have."""
+        if sync in self.room and not self.room[sync]:
+            return False
+        if not self._admit_person(person, sync):
+            return False
+        if sync in self.room:
+            self.room[sync] -= 1
+        return True
+
+    def _admit_person(self, person: bytes | None, sync: int) -> bool:
         if person is None:
             return True
         if self.times.get(person, 0) >= self.cap:
@@ -329,11 +342,6 @@ def users_in(sql: Sql, term: int, sync: int) -> int:
     return int(users)
 
 
-def room(sql: Sql, term: int, places: Sequence[int], planned: Sequence[int]) -> dict[int, int]:
-    """How many more rewards fit into each of these batches; `planned` are the sizes of all batches, or nothing."""
-    return {sync: planned[sync] - users_in(sql, term, sync) for sync in {*places} if 0 <= sync < len(planned)}
-
-
 def users_waiting(sql: Sql) -> int:
     """How many users count in batches that were not released."""
     query = (
@@ -342,6 +350,13 @@ def users_waiting(sql: Sql) -> int:
     )
     ((users,),) = sql.all(query)
     return int(users)
+
+
+def room(sql: Sql, term: int, places: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
+    """How many more people each of these batches holds. As many decisions have a place in a batch as it holds, unless
+    the store was put back to an old copy: then places are given away twice."""
+    batches = {place for place in places if 0 <= place < len(sizes)}
+    return {sync: max(0, sizes[sync] - users_in(sql, term, sync)) for sync in sorted(batches)}
 
 
 def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:

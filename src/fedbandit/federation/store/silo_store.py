@@ -141,19 +141,18 @@ class SiloStore:
         cap: int,
         syncs: int,
         apart: int = 0,
+        sizes: Sequence[int] | None = None,
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
         by_sync: bool = False,
-        planned: Sequence[int] = (),
     ) -> list[Verdict]:
         """Count the decisions made since the last call, and put rewards into their batches, each once.
 
-        `cap` is how often one person may count, and `apart` how many syncs after the last time, at the soonest. A
-        reward over the cap, too soon, or for a batch that is closed is `LEFT_OUT`. The reward of a decision that is not
-        shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` if the plan forgets. After the
-        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. `planned` are the sizes of the batches,
-        if the plan fixes them. A store that was put back gives some places out a second time, and a reward that no
-        longer fits is `LEFT_OUT`. Unless `durable`, nothing may be acknowledged before the engine's `harden`.
+        `cap` is how often one person may count, and `apart` how many syncs after the last time, at the soonest; `sizes`
+        are those of the batches, where they are planned. A reward over the cap, too soon, or for a batch that is closed
+        or full is `LEFT_OUT`. The reward of a decision that is not shared is `KEPT`. Both are added to the silo's own
+        sums by `adding`, `by_sync` if the plan forgets. After the last of the `syncs` no batch is open: a first reward
+        is then `EXPIRED`. Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
         columns = RewardColumns.of(rewards)
         # Letting go is safe: a worker that sees these rewards answers only after a durable transaction of its own.
@@ -167,7 +166,7 @@ class SiloStore:
                 times=times_counted(sql, term, columns.people),
                 apart=apart,
                 last=last_counted(sql, term, columns.people) if apart else {},
-                room=room(sql, term, columns.places, planned),
+                room={} if sizes is None else room(sql, term, columns.places, sizes),
             )
             verdicts = judge.judge_all(columns)
             insert(sql, term, judge)
@@ -284,6 +283,7 @@ class SiloStore:
         places: int,
         at: float,
         lost: bool,
+        doubtful: bool = False,
         own_release: bytes | None = None,
     ) -> None:
         """Give up the releases that a lost store has drawn: enter an empty one for each, which is never sent, and what
@@ -293,7 +293,8 @@ class SiloStore:
         state after the last of the `syncs`. `entries` has one ledger row per sync, or none at all. `places` is how many
         places of the term are taken, by whomever. `at` is the current time (a clock that is behind the last batch is
         not believed). If anything was `lost`, earlier decisions may have counted in those batches: `forwarded` tells
-        the silo."""
+        the silo. Are the rewards `doubtful` that this store has in later batches, they may have counted there, too, and
+        are not released either."""
         with self.engine.transaction() as sql:
             now = _held(sql, term)()
             _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
@@ -305,6 +306,9 @@ class SiloStore:
             for sync, entry in zip(syncs, rows, strict=True):
                 _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
+            if doubtful:
+                sql.all("DELETE FROM raw_rows WHERE term = ? AND sync > ?", (term, max(syncs)))
+                sql.all("UPDATE releases SET users = 0 WHERE term = ? AND sync > ?", (term, max(syncs)))
 
     def forwarded(self, term: int) -> float:
         """When this store was last brought forward; minus infinity if it never was."""
@@ -376,9 +380,9 @@ class SiloStore:
             return _release(rows[0]) if rows else None
 
     def closed(self, term: int, sync: int) -> bool:
-        """Whether the batch of a sync is closed."""
+        """Whether the batch of a sync is closed, even if its row was deleted since (`prune`)."""
         with self.engine.read() as sql:
-            return _closed(sql, term, sync)
+            return bool(sql.all("SELECT 1 FROM terms WHERE term = ? AND open_sync > ?", (term, sync)))
 
     def encoder(self, term: int) -> bytes | None:
         return self.state(term, ENCODER)
@@ -421,7 +425,7 @@ class SiloStore:
             if found:
                 return bytes(found[0][0]) == model
             sql.all("INSERT INTO models (term, sync, value) VALUES (?, ?, ?)", (term, sync, model))
-            if _closed(sql, term, sync):
+            if _has_row(sql, term, sync):
                 event = ReleaseEvent.OUTCOME_WITH if included else ReleaseEvent.OUTCOME_WITHOUT
                 _advance(sql, term, sync, event)
             return True
@@ -429,7 +433,7 @@ class SiloStore:
     def no_outcome(self, term: int, sync: int) -> bool:
         """Note that the outcome of a sync is lost and never comes; returns whether a release is given up with it."""
         with self.engine.transaction() as sql:
-            if not _closed(sql, term, sync):
+            if not _has_row(sql, term, sync):
                 return False
             return _advance(sql, term, sync, ReleaseEvent.NO_OUTCOME) is ReleaseState.GIVEN_UP
 
@@ -520,7 +524,8 @@ def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:
     return max(term.open_sync, open_sync)
 
 
-def _closed(sql: Sql, term: int, sync: int) -> bool:
+def _has_row(sql: Sql, term: int, sync: int) -> bool:
+    """Whether the release of a sync has a row: its batch is closed, and the row was not deleted since (`prune`)."""
     return bool(sql.all("SELECT 1 FROM releases WHERE term = ? AND sync = ?", (term, sync)))
 
 

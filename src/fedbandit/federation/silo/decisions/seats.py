@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Sequence
-from operator import sub
 
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH
 from fedbandit.federation.store.silo_store import SiloStore, Term
@@ -31,7 +30,6 @@ class Seats:
         self.taken = term.seated  # as far as this worker knows
         self._store, self._term, self._times, self._cap = store, term.number, plan.times, cap
         self._fixed = plan.protocol.needs_points  # batches of a planned size: a reward counts in its place or nowhere
-        self.planned = tuple(map(sub, plan.times, (0, *plan.times))) if self._fixed else ()  # places in each batch
 
     def take(self, people: Sequence[bytes | None]) -> list[int]:
         """Where each decision's reward may count. If the store does not work, decisions go on without a place."""
