@@ -51,7 +51,7 @@ class ReleaseState(StrEnum):
     SENT = "sent"  # the broker has the bytes
     INCLUDED = "included"  # the outcome of the sync includes this silo
     MISSED = "missed"  # the outcome of the sync does not include this silo; the release is never used
-    GIVEN_UP = "given up"  # drawn by a store that was lost, and seen by others: spent, and not drawn again
+    GIVEN_UP = "given up"  # spent; the store that drew it, or the outcome of its sync, was lost: nothing comes of it
 
     @property
     def settled(self) -> bool:
@@ -67,6 +67,7 @@ class ReleaseEvent(StrEnum):
     OUTCOME_WITH = "outcome with this silo"
     OUTCOME_WITHOUT = "outcome without this silo"
     SEEN_ELSEWHERE = "others have seen a release that is not in this store"
+    NO_OUTCOME = "the analyzer has lost the outcome, and there will be no other"
 
 
 class SyncState(StrEnum):
@@ -149,6 +150,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: REFUSED,  # it includes a release that was never drawn here: this store is an old copy
         _RE.OUTCOME_WITHOUT: _R.OPEN,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.OPEN,  # nobody has asked yet: when it is sent, the analyzer says so again
     },
     _R.CLOSED: {
         _RE.TICK: REFUSED,
@@ -158,6 +160,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: REFUSED,  # as above
         _RE.OUTCOME_WITHOUT: _R.CLOSED,  # this silo was away and has not drawn yet
         _RE.SEEN_ELSEWHERE: _R.GIVEN_UP,
+        _RE.NO_OUTCOME: _R.CLOSED,  # as above
     },
     _R.DRAWN: {
         _RE.TICK: REFUSED,
@@ -167,6 +170,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: REFUSED,  # it was never sent
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.DRAWN,  # as above
     },
     _R.SEALED: {
         _RE.TICK: REFUSED,
@@ -177,6 +181,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.GIVEN_UP,
     },
     _R.SENT: {
         _RE.TICK: REFUSED,
@@ -186,6 +191,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.GIVEN_UP,
     },
     _R.INCLUDED: {
         _RE.TICK: REFUSED,
@@ -195,6 +201,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: REFUSED,  # there is only one outcome
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.INCLUDED,
     },
     _R.MISSED: {
         _RE.TICK: REFUSED,
@@ -204,16 +211,19 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.OUTCOME_WITH: REFUSED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.MISSED,
     },
     _R.GIVEN_UP: {
         _RE.TICK: REFUSED,
         _RE.DRAW: REFUSED,
         _RE.SEAL: REFUSED,
-        _RE.ACKNOWLEDGED: REFUSED,
-        # The lost store may or may not have sent it in time: that changes nothing here.
+        _RE.ACKNOWLEDGED: _R.GIVEN_UP,  # it was on its way again when the analyzer said that the outcome is lost
+        # The lost store may or may not have sent it in time, or the lost outcome comes after all: later models leave
+        # the release out, so that changes nothing here.
         _RE.OUTCOME_WITH: _R.GIVEN_UP,
         _RE.OUTCOME_WITHOUT: _R.GIVEN_UP,
         _RE.SEEN_ELSEWHERE: REFUSED,
+        _RE.NO_OUTCOME: _R.GIVEN_UP,
     },
 }
 

@@ -243,6 +243,69 @@ def test_the_mixer_hears_which_models_silos_have_though_no_release_follows(tmp_p
     run(tmp_path, plan, scenario, deadline=0.5)
 
 
+def test_a_release_whose_outcome_is_lost_holds_up_no_later_one(tmp_path):
+    """Under trust `silo` a release waits for what became of the one before it. The analyzer was brought forward over a
+    sync whose model this silo never got: the silo sent that release for ever, and none after it."""
+
+    async def scenario(running):
+        await running.sync(0)
+        silo, store = running.running["silo-00"], running.running["silo-00"].silo.store
+        await running.stop("analyzer")
+        analyzer, receiver = running.homes["analyzer"].party(), silo.party.public
+
+        def says_lost(by, kind_of_sender=analyzer):
+            greeting = kind_of_sender.greeting(Greeting(FORMAT, FORMAT, lacks=by))
+            return kind_of_sender.seal("greeting", receiver, 0, greeting.encode())
+
+        await running.batch(1)
+        await running.until(lambda: store.in_state(1, ReleaseState.SENT) == [1])
+        other = running.homes["silo-01"].party()
+        await silo.handle([says_lost(1, other), says_lost(0), says_lost(7), says_lost(2)])
+        assert store.in_state(1, ReleaseState.SENT) == [1]  # only the analyzer's word counts, and only for that sync
+        await running.batch(2)
+        await running.until(lambda: store.in_state(1, ReleaseState.DRAWN) == [2])
+        await silo.handle([says_lost(1)])
+        assert store.in_state(1, ReleaseState.GIVEN_UP) == [1]
+        await running.until(lambda: store.in_state(1, ReleaseState.SENT) == [2])
+        await running.start("analyzer")
+        await running.wait(3)  # the analyzer had lost nothing: its models of both syncs change nothing any more
+        assert store.in_state(1, ReleaseState.GIVEN_UP) == [1]
+        assert silo.problem is None
+
+    run(tmp_path, PLAN.changed(trust="silo"), scenario, deadline=2.0)
+
+
+def test_a_silo_that_was_brought_forward_over_the_last_sync_gets_the_last_model(tmp_path):
+    """Without it, it could not check what the next term begins with, and could not begin it."""
+    plan = small_plan(rounds=2, schedule=every(1), cohort=2)
+
+    async def scenario(running):
+        home = running.homes["silo-00"]
+        await running.sync(0)
+        await running.stop("silo-00")
+        shutil.copy(home.path / "silo.db", tmp_path / "saved.db")
+        await running.start("silo-00")
+        await running.sync(1)
+        models = running.running["silo-00"].silo.store.models(1)
+        await running.stop("silo-00")
+        for left in home.path.glob("silo.db*"):
+            left.unlink()
+        shutil.copy(tmp_path / "saved.db", home.path / "silo.db")
+        await running.start("silo-00")
+        await running.until(lambda: "old copy" in (running.running["silo-00"].problem or ""))
+        await running.stop("silo-00")
+        engine = open_engine(home.path / "silo.db")
+        answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]
+        copy = OldCopy(SiloStore(engine), plan, "silo-00", home.keys.signer, answers)
+        assert bring_forward(copy, at=time.time()) == [1]
+        engine.close()
+        await running.start("silo-00")
+        await running.wait(2, ["silo-00"])
+        assert running.running["silo-00"].silo.store.models(1) == models
+
+    run(tmp_path, plan, scenario, deadline=1.0)
+
+
 def test_a_greeting_does_not_tell_how_far_a_silo_has_drawn(tmp_path):
     """Releases leave at public times, however long drawing them took; a silo answers greetings at any time."""
 

@@ -228,8 +228,9 @@ class _World:
     @property
     def _renewable(self) -> bool:
         """Whether this history has a second term, for which all must be what the others take them for."""
-        silo_put_back = any(node.restored and node.silo for node in self._nodes.values())
-        astray = silo_put_back or any(node.refuses for node in self._nodes.values()) or self.oracle.told_twice
+        put_back = [node for node in self._nodes.values() if node.restored and node.silo]
+        behind = any(node.name not in self.oracle.forwarded for node in put_back)
+        astray = behind or any(node.refuses for node in self._nodes.values()) or self.oracle.told_twice
         return self._renews and not self.oracle.lying and not astray and self._faults.evil is None
 
     def _all_drawn(self) -> bool:
@@ -349,14 +350,15 @@ class _World:
         return self._settled(node.silo)
 
     def _settled(self, silo: Silo) -> bool:
-        """Whether the silo has every model, and knows of every release what became of it. The model of a sync that the
-        analyzer has given up may never have reached it, and nobody else has it."""
+        """Whether the silo knows of every release what became of it, and has every model. The model of a sync that the
+        analyzer has given up may never have reached it, and nobody else has it. One that was brought forward is sent
+        the newest model again, and not those before."""
         term, syncs, analyzer = silo.term.number, len(self._setting.plan.times), self._nodes["analyzer"]
         releases, had = silo.store.releases(term), {sync for sync, _ in silo.store.models(term)}
+        if len(releases) < syncs or not all(release.state.settled for release in releases):
+            return False
         lost = {sync for sync in range(syncs) if analyzer.gave_up(sync)} - had
-        settled = all(release.state.settled or release.sync in lost for release in releases)
-        settled &= len(releases) == syncs
-        models = len(had) + len(lost) + self.oracle.since.get(silo.name, 0)
-        if silo.name in self.oracle.forwarded:
-            return settled  # nobody sends it again the models that came while it was behind
-        return settled and models >= silo.version == syncs  # whoever joins has no models of long before
+        there = [sync for sync in range(syncs) if sync not in lost]
+        up_to_date = not there or silo.version > there[-1]
+        models = len(had) + len(lost) + self.oracle.since.get(silo.name, 0)  # whoever joins has none of long before
+        return up_to_date and (models >= syncs or silo.name in self.oracle.forwarded)

@@ -24,12 +24,14 @@ from fedbandit.federation.store.database import Row, Sql
 from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, Judge, Reward
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs import analyzer, mixer
+from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.deadlines import Deadlines
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.syncs.taken import Taken
 from fedbandit.federation.wire import envelopes, messages
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting
+from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.repeats import Repeats
 
@@ -380,6 +382,22 @@ def the_analyzer_says_what_it_holds_anew_each_time(patch: Patch) -> None:
         return value if key.startswith("holds") else remember(self, key, value)
 
     patch.setattr(SyncStore, "remember", forget)
+
+
+@planted
+def nobody_says_that_an_outcome_is_lost(patch: Patch) -> None:
+    async def silent(self: Analyzer, given_up: StoredSync, only: str) -> None:
+        return None
+
+    patch.setattr(Analyzer, "lost", silent)
+
+
+@planted
+def who_was_brought_forward_is_not_sent_the_newest_model(patch: Patch) -> None:
+    async def deaf(self: Analyzer, sender: PublicKeys, sync: int, question: bytes) -> None:
+        return None
+
+    patch.setattr(Analyzer, "supply", deaf)
 
 
 @planted

@@ -70,13 +70,13 @@ class Registrar:
         asked, self._asked = self._asked, self._gap
         return asked != self._gap
 
-    async def greet(self, link: Carrier, receiver: PublicKeys, greeting: Greeting) -> None:
+    async def greet(self, link: Carrier, receiver: PublicKeys, greeting: Greeting, again: str = "") -> None:
         """Send a greeting, with the edition of the members that this party has. The broker drops a second one that says
-        nothing new."""
+        nothing new, unless `again` differs."""
         greeting = self._party.greeting(greeting)
         words = f"{greeting.question.hex()}.{greeting.answer.hex()}.{greeting.models.length}.{greeting.edition}"
         sealed = self._party.seal("greeting", receiver, 0, greeting.encode())
-        message_id = f"greeting.{self._party.name}.{receiver.name}.{words}"
+        message_id = f"greeting.{self._party.name}.{receiver.name}.{words}.{greeting.lacks}{again}"
         await link.publish(self._party.subject_to(receiver), sealed, message_id)
 
     async def introduce(self, link: Carrier | None, receiver: PublicKeys, before: int = 0) -> None:

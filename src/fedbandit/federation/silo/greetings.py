@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import secrets
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from fedbandit.federation.wire.link import Link
 
 __all__ = ["Greetings"]
 
+log = logging.getLogger(__name__)
 ASK_AGAIN = 10.0  # seconds until those who have not answered a question are asked again
 
 
@@ -82,16 +84,20 @@ class Greetings:
         # anybody who asks often would learn when a release was drawn, so how long it took: more people take longer.
         own = heads.NONE
         greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models)
+        if question != NO_QUESTION:
+            greeting = greeting._replace(lacks=await asyncio.to_thread(self._silo.store.lacks, self._silo.term.number))
         await self._registrar.greet(link, receiver, greeting)
 
     async def take_in(self, link: Link | None, context: Context, greeting: Greeting) -> None:
         """Note an answer to this silo's question, or answer a question; ask again if the sender may now work under
-        another plan or format."""
+        another plan or format. If the analyzer has lost an outcome, this silo's release waits for it no longer."""
         mismatch, sender = self._party.differs(context), self._party.agreement.member(context.sender)
         if sender is None or sender.role == "silo":
             return
         if mismatch is None:
             await self._compare_members(link, sender, greeting)
+        if mismatch is None and sender == self._analyzer and greeting.lacks is not None:
+            await asyncio.to_thread(self._lost, greeting.lacks)
         if greeting.answer != NO_QUESTION:
             asked = await asyncio.to_thread(self._seen.asked, greeting.answer)
             if asked and mismatch is not None and sender == self._analyzer:
@@ -104,6 +110,10 @@ class Greetings:
         elif sender in self._sealer.receivers:
             await self.greet(link, sender, answer=greeting.question)
         self.answered.set()
+
+    def _lost(self, sync: int) -> None:
+        if self._silo.store.no_outcome(self._silo.term.number, sync):
+            log.warning("the analyzer has lost the outcome of sync %d: this silo gives up its release", sync)
 
     async def answers(self) -> dict[str, Greeting]:
         """The answers of all receivers of releases, by party; empty until all of them have answered."""

@@ -416,6 +416,23 @@ class SiloStore:
                 _advance(sql, term, sync, event)
             return True
 
+    def no_outcome(self, term: int, sync: int) -> bool:
+        """Note that the outcome of a sync is lost and never comes; returns whether a release is given up with it."""
+        with self.engine.transaction() as sql:
+            if not _closed(sql, term, sync):
+                return False
+            return _advance(sql, term, sync, ReleaseEvent.NO_OUTCOME) is ReleaseState.GIVEN_UP
+
+    def lacks(self, term: int) -> int | None:
+        """The newest sync that was given up here, if there is no model of it or of a later one; else None."""
+        query = (
+            "SELECT max(sync) FROM releases WHERE term = ? AND state = ?"
+            " AND sync > (SELECT coalesce(max(sync), -1) FROM models WHERE term = ?)"
+        )
+        with self.engine.read() as sql:
+            ((sync,),) = sql.all(query, (term, ReleaseState.GIVEN_UP.value, term))
+            return None if sync is None else int(sync)
+
     def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
         """The outcomes of the syncs later than `after`, oldest first."""
         with self.engine.read() as sql:

@@ -18,7 +18,7 @@ from fedbandit.federation.syncs.keeper import SyncKeeper, Witnesses
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
-from fedbandit.federation.wire.heads import NONE, Greeting
+from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -39,6 +39,7 @@ class Analyzer(SyncKeeper):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # `Holds` sent to the mixer
+        self._lacking: dict[str, int] = {}  # by party that asks: the newest sync whose result it lacks
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -71,16 +72,22 @@ class Analyzer(SyncKeeper):
         return Witnesses(tuple(self.party.roll.keys_of(name)[0] for name in silos), enough)
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Answer a question. A mixer that asks may have lost what it was told, so it is told again; a new silo that has
-        no model is sent the last one."""
+        """Answer a question. A mixer that asks may have lost what it was told, so it is told again."""
         await super().answer(sender, greeting)
         if sender.name == self._mixer:
             self._tells.forget()
-        newcomer = sender.role == "silo" and self.party.roll.since(sender.name) > 0
-        if newcomer and greeting.models == NONE and (last := self.store.next_sync() - 1) >= 0:
-            closed = self.store.at(last)
-            if closed.state is SyncState.PUBLISHED:
-                await self.publish(closed, only=sender.name)
+
+    async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
+        """Note what a silo lacks that is new or was brought forward, and waits for no outcome of its own; or what the
+        mixer says that silos lack. It is sent as soon as it is no longer on its way."""
+        self._lacking[sender.name] = sync
+
+    async def lost(self, given_up: StoredSync, only: str) -> None:
+        everybody = only == self._mixer and not self._hears_silos
+        for name in self.party.at(given_up.sync).silos:
+            if everybody or name == only:
+                receiver, times = self.party.roll.keys_of(name)[0], self._repeats.suffix((given_up.sync, only))
+                await self.say_lacks(receiver, given_up.sync, times)
 
     async def spread(self, before: int) -> None:
         """Tell everybody of the editions after this one, including parties that have just left."""
@@ -146,6 +153,28 @@ class Analyzer(SyncKeeper):
         everybody = only is None or (only == self._mixer and not self._hears_silos)
         silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # also silos that will join
         await asyncio.gather(*(send(name) for name in silos if everybody or only == name))
+
+    async def _answer_again(self) -> None:
+        await super()._answer_again()
+        for name, sync in list(self._lacking.items()):
+            asked = (sync, name)
+            if not self._repeats.said(asked) or self._repeats.due(asked):
+                for closed in self._newest(sync):
+                    await self.publish(closed, only=name)
+                if (given_up := self.store.at(sync)).state is SyncState.GIVEN_UP:
+                    await self.lost(given_up, only=name)
+                self._repeats.done(asked)
+                del self._lacking[name]
+
+    def _newest(self, sync: int) -> list[StoredSync]:
+        """What a silo needs that lacks the result of this sync: that result, the newest one, and the newest one of a
+        sync that was not skipped, with which the next term may begin."""
+        last = self.store.next_sync() - 1
+        tail: list[StoredSync] = []
+        while not (tail and tail[-1].cohort) and last - len(tail) >= max(0, last - self.plan.reach):
+            tail.append(self.store.at(last - len(tail)))
+        found = {one.sync: one for one in (*tail[-1:], self.store.at(sync), *tail[:1])}
+        return [found[number] for number in sorted(found) if found[number].state is SyncState.PUBLISHED]
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody is greeted: parties with another plan or format must see that, and parties that were dismissed must

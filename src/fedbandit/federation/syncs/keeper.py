@@ -107,6 +107,14 @@ class SyncKeeper(ABC):
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
         """Send a sync's stored result to all its receivers, or again to `only` one of them."""
 
+    @abstractmethod
+    async def lost(self, given_up: StoredSync, only: str) -> None:
+        """Answer a party that waits for the result of a sync which was given up here."""
+
+    @abstractmethod
+    async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
+        """Help a party that says, with a question, that it lacks the result of a sync."""
+
     @property
     @abstractmethod
     def asks(self) -> Witnesses:
@@ -254,13 +262,18 @@ class SyncKeeper(ABC):
         return None
 
     async def _answer_again(self) -> None:
-        """Send the result of a sync again to parties that still send something for it: they have not got it."""
+        """Send the result of a sync again to parties that still send something for it: they have not got it. If it was
+        given up here, say so."""
         unanswered, self._unanswered = sorted(self._unanswered), set()
         for sync, sender in unanswered:
             closed = self.store.at(sync)
-            if closed.state is SyncState.PUBLISHED and self._repeats.due((sync, sender)):
+            if closed.state not in (SyncState.PUBLISHED, SyncState.GIVEN_UP) or not self._repeats.due((sync, sender)):
+                continue
+            if closed.state is SyncState.PUBLISHED:
                 await self.publish(closed, only=sender)
-                self._repeats.done((sync, sender))
+            else:
+                await self.lost(closed, only=sender)
+            self._repeats.done((sync, sender))
 
     def own(self) -> Head:
         """This party's own head, after the syncs that it has closed."""
@@ -369,9 +382,16 @@ class SyncKeeper(ABC):
         return self.asks.parties
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
+        await self.registrar.greet(self.link, receiver, self._greeting(receiver, question, answer))
+
+    async def say_lacks(self, receiver: PublicKeys, sync: int, times: str) -> None:
+        """Tell a party that this one has no result of a sync; `times` is different each time."""
+        greeting = self._greeting(receiver, NO_QUESTION, NO_QUESTION)._replace(lacks=sync)
+        await self.registrar.greet(self.link, receiver, greeting, again=times)
+
+    def _greeting(self, receiver: PublicKeys, question: bytes, answer: bytes) -> Greeting:
         seen = self.seen.of(receiver.name)
-        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own())
-        await self.registrar.greet(self.link, receiver, greeting)
+        return Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own())
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Answer a question; note an answer to this party's own question."""
@@ -386,6 +406,8 @@ class SyncKeeper(ABC):
                 await self._patiently(lambda: self._take_answer(sender, greeting))
         if mismatch is None:
             await self._compare_members(sender, greeting)
+        if mismatch is None and greeting.lacks is not None and greeting.lacks < len(self.plan.ticks):
+            await self.supply(sender, greeting.lacks, greeting.question)
         if greeting.question != NO_QUESTION and self._can_tell(sender):
             await self.answer(sender, greeting)
 

@@ -69,6 +69,16 @@ class Mixer(SyncKeeper):
         if only in (None, receiver) or not self._waits_for_holds:
             await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, only or receiver))}")
 
+    async def lost(self, given_up: StoredSync, only: str) -> None:
+        """Pass on to the analyzer that somebody waits for a sync, if silos cannot tell it themselves."""
+        if not self._waits_for_holds:
+            await self.say_lacks(self._analyzer, given_up.sync, self._repeats.suffix((given_up.sync, only)))
+
+    async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
+        """Pass on what a silo lacks, if silos cannot tell the analyzer themselves."""
+        if not self._waits_for_holds and sender.role == "silo":
+            await self.say_lacks(self._analyzer, sync, f".{question.hex()}")
+
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """Answer a question. An analyzer that asks may have lost what it was sent, so the same bytes are sent again."""
         await super().answer(sender, greeting)

@@ -22,6 +22,8 @@ __all__ = ["HEAD_BYTES", "NONE", "NO_QUESTION", "Greeting", "Head", "link", "sig
 _HEAD = struct.Struct("<Q32s64s")
 _GREETING = struct.Struct("<4sBB16s16sI")
 _MEMBERS = struct.Struct("<I32s")
+_LACKS = struct.Struct("<I")
+_NOTHING = 2**32 - 1  # in the place of a sync: the sender lacks none
 HEAD_BYTES = _HEAD.size
 MAGIC = b"FBG1"  # every version reads greetings: through them versions learn of each other
 NO_QUESTION = bytes(16)
@@ -86,16 +88,17 @@ class Greeting(NamedTuple):
     models: Head = NONE  # the head of the analyzer's models that the sender has
     edition: int = 0  # the newest edition of the members that the sender has
     members: bytes = bytes(32)  # the hash of that edition
+    lacks: int | None = None  # a sync whose result the sender does not have: a silo asks for it, others gave it up
 
     def encode(self) -> bytes:
         start = _GREETING.pack(MAGIC, self.oldest, self.newest, self.question, self.answer, self.syncs)
-        members = _MEMBERS.pack(self.edition, self.members)
-        return start + self.seen.encode() + self.own.encode() + self.models.encode() + members
+        end = _MEMBERS.pack(self.edition, self.members) + _LACKS.pack(_NOTHING if self.lacks is None else self.lacks)
+        return start + self.seen.encode() + self.own.encode() + self.models.encode() + end
 
     @classmethod
     def decode(cls, data: bytes) -> Greeting:
-        """Read a greeting. A later version may append fields. The earliest version has no models, and some later ones
-        have models but no members."""
+        """Read a greeting. A later version may append fields: the earliest has no models, some later ones have models
+        but no members, and some have members but do not say what the sender lacks."""
         if len(data) < _GREETING.size + 2 * HEAD_BYTES or data[:4] != MAGIC:
             raise MessageError("not a greeting")
         _, *fields = _GREETING.unpack(data[: _GREETING.size])
@@ -107,7 +110,14 @@ class Greeting(NamedTuple):
         if len(members) < _MEMBERS.size:
             raise MessageError("not a greeting: it ends too early")
         edition, hash_ = _MEMBERS.unpack(members)
-        return greeting._replace(edition=edition, members=hash_)
+        greeting = greeting._replace(edition=edition, members=hash_)
+        lacks = data[_GREETING.size + 3 * HEAD_BYTES + _MEMBERS.size :][: _LACKS.size]
+        if not lacks:
+            return greeting
+        if len(lacks) < _LACKS.size:
+            raise MessageError("not a greeting: it ends too early")
+        (sync,) = _LACKS.unpack(lacks)
+        return greeting._replace(lacks=None if sync == _NOTHING else sync)
 
     def reads(self, format_: int) -> bool:
         return self.oldest <= format_ <= self.newest
