@@ -238,10 +238,11 @@ def renew(
     agreed.complete()
     checked = not new_operator_key and register.check_newest(directory)
     if not agreed.signer and (directory / founding.OPERATOR_KEYS).exists():  # founded by an earlier version
-        agreed = replace(agreed, signer=founding.operators_keys(PartyKeys.load(directory / founding.OPERATOR_KEYS))[1])
+        keys = founding.operators_keys(PartyKeys.load(directory / founding.OPERATOR_KEYS))
+        agreed = replace(agreed, signer=keys.signer)
     if new_operator_key:
-        operator, signer = founding.new_operator(directory)
-        agreed = replace(agreed, operator=operator, signer=signer)
+        keys = founding.new_operator(directory)
+        agreed = replace(agreed, operator=keys.broker, signer=keys.signer)
     publish(directory, agreed)
     output.say(f"{offered.guarantee}\n")
     output.say(f"the new term: {learnt}")

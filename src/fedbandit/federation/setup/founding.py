@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 from nats.errors import TimeoutError as NatsTimeout
@@ -29,6 +29,7 @@ from fedbandit.plan import Plan
 __all__ = [
     "BROKER_CONFIG",
     "OPERATOR_KEYS",
+    "OperatorsKeys",
     "admit",
     "authority",
     "change",
@@ -82,10 +83,16 @@ def admit(path: Path, cards: list[PublicKeys]) -> Agreement:
     return agreement
 
 
-def operators_keys(keys: PartyKeys) -> tuple[bytes, bytes]:
-    """The operator's public keys: for the broker, and for signing editions of the members. They are different keys
-    because a broker chooses what it lets others sign."""
-    return keys.broker.public_key().public_bytes_raw(), keys.signer.public_key().public_bytes_raw()
+class OperatorsKeys(NamedTuple):
+    """The operator's public keys. They are different keys because a broker chooses what it lets others sign."""
+
+    broker: bytes
+    signer: bytes  # of editions of the members
+
+
+def operators_keys(keys: PartyKeys) -> OperatorsKeys:
+    """The public part of the operator's keys."""
+    return OperatorsKeys(keys.broker.public_key().public_bytes_raw(), keys.signer.public_key().public_bytes_raw())
 
 
 def authority(path: Path) -> str:
@@ -109,7 +116,7 @@ def change(path: Path, edition: Edition) -> Roll:
 def _change(path: Path, edition: Edition) -> Roll:
     roll, keys = roll_of(path), PartyKeys.load(path / OPERATOR_KEYS)
     _configured(path, roll.newest)  # an unreadable configuration must fail before anything is signed
-    if operators_keys(keys)[1] != roll.newest.signer:
+    if operators_keys(keys).signer != roll.newest.signer:
         raise ArgumentError(
             "operator", f"must sign with the key that the members know; {path / OPERATOR_KEYS} is a different one"
         )
@@ -141,7 +148,7 @@ def _settle_operator(path: Path) -> None:
     fresh, file, number = path / NEXT_KEYS, path / OPERATOR_KEYS, 1
     if not fresh.exists():
         return
-    if operators_keys(PartyKeys.load(fresh))[1] != roll_of(path).newest.signer:
+    if operators_keys(PartyKeys.load(fresh)).signer != roll_of(path).newest.signer:
         fresh.unlink()
         return
     while (former := path / f"operator-{number}.key").exists():
@@ -151,7 +158,7 @@ def _settle_operator(path: Path) -> None:
     fresh.rename(file)
 
 
-def new_operator(path: Path) -> tuple[bytes, bytes]:
+def new_operator(path: Path) -> OperatorsKeys:
     """Make new keys for the operator, for a new term, and return the public keys. Existing keys are never replaced."""
     file = path / OPERATOR_KEYS
     if file.exists():
