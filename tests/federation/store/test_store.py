@@ -142,7 +142,7 @@ def test_whatever_comes_together_every_decision_is_recognised(silo):
 def test_more_come_together_than_one_query_can_ask_for(silo, monkeypatch):
     """A database refuses a query with very many values, and nobody was rewarded."""
     sizes, everything = [], silo.engine.transaction
-    monkeypatch.setattr("fedbandit.federation.store.rewards.ASKED", 3)
+    monkeypatch.setattr("fedbandit.federation.store.rewards.VALUES", 3)
 
     @contextmanager
     def watched(*how, **and_how):
