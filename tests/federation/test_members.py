@@ -319,7 +319,7 @@ def test_a_dismissed_silo_is_not_counted(tmp_path: Path) -> None:
                 post.release(silo, sync)
             await post.deliver()
         assert post.outcomes() == [[1, 1, 1, 1], [1, 1, 1, 0]]
-        assert {keeper_.refusals["Outdated"] for keeper_ in post.keepers.values()} == {1}
+        assert {keeper_.refused.reasons["Outdated"] for keeper_ in post.keepers.values()} == {1}
         assert list(post.keepers["analyzer"].progress.missed) == ["silo-00", "silo-01", "silo-02"]
 
     meet(tmp_path, scenario)

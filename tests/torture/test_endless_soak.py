@@ -81,7 +81,7 @@ class EndlessSoak(Soak):
             assert len(store.releases(1)) <= kept
             assert len(store.models(1)) <= kept
             assert len(store.own(1)[0]) <= 3 * kept
-            assert agent.refused == 0
+            assert agent.refused.count == 0
             models.add(store.models(1)[-1])
             encoder = messages.decode_stream(store.encoder(1) or b"")
             assert (encoder.done, len(encoder.memory[0])) == (ticks, self.plan.encoder.touches - 1)
@@ -95,7 +95,7 @@ class EndlessSoak(Soak):
             assert syncs[-1].sync == ticks - 1
             assert len(syncs) <= kept
             assert {sync.state for sync in syncs} == {SyncState.PUBLISHED}
-            assert (keeper.refused, keeper.problem, keeper.progress.closed) == (0, None, ticks)
+            assert (keeper.refused.count, keeper.problem, keeper.progress.closed) == (0, None, ticks)
 
 
 def _times(store: object) -> list[int]:

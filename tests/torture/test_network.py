@@ -69,7 +69,7 @@ def check(running):
         assert len(store.ledger()) == len({row.event for row in store.ledger()}) == done
     for name in running.homes:
         assert running.running[name].problem is None
-        assert running.running[name].refused == 0
+        assert running.running[name].refused.count == 0
 
 
 @pytest.mark.parametrize("name", ["silo-00", "mixer", "analyzer"])

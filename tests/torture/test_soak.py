@@ -128,12 +128,12 @@ class Soak:
             assert [release.state for release in releases] == [ReleaseState.INCLUDED] * count, name
             assert [release.users for release in releases] == [1] * count, name
             assert len(book.entries(store.ledger())) == count
-            assert agent.refused == 0
+            assert agent.refused.count == 0
             models = models or store.models(1)
             assert store.models(1) == models, f"{name} has other models than the first silo"
         for keeper in self.keepers.values():
             assert [sync.state for sync in keeper.store.all()] == [SyncState.PUBLISHED] * count
-            assert (keeper.refused, keeper.problem) == (0, None)
+            assert (keeper.refused.count, keeper.problem) == (0, None)
         assert self.acknowledged == count * self.plan.silos
 
     async def _deliver(self) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import BrokerRefusal, Link
+from fedbandit.federation.wire.refused import Refused
 
 __all__ = ["Membership", "Worker"]
 
@@ -32,8 +33,8 @@ class Worker(Protocol):
         ...
 
     @property
-    def refusals(self) -> Mapping[str, int]:
-        """The number of refused messages, by reason."""
+    def refused(self) -> Refused:
+        """The messages that were refused."""
         ...
 
 
@@ -72,7 +73,7 @@ class Membership:
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        return self._worker.refusals
+        return self._worker.refused.reasons
 
     async def run(self) -> None:
         """Take part until cancelled."""

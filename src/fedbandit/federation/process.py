@@ -10,7 +10,7 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.heads import NONE
 from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.refused import Refused
 
 __all__ = [
     "REFUSED",
@@ -222,10 +223,11 @@ class _Keeping:
     def __init__(self, party: Party, store: SyncStore) -> None:
         self.party, self.store = party, store
         self.keeper: SyncKeeper | None = None
+        self.refused = Refused()  # of all keepers together
 
     async def run(self, link: Link) -> None:
         kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
-        self.keeper = kind(self.party, self.store, link)
+        self.keeper = kind(self.party, self.store, link, refused=self.refused)
         await self.keeper.run()
 
     async def adopt(self, editions: Sequence[Edition]) -> None:
@@ -236,10 +238,6 @@ class _Keeping:
     @property
     def troubles(self) -> Troubles:
         return {} if self.keeper is None else self.keeper.troubles
-
-    @property
-    def refusals(self) -> Mapping[str, int]:
-        return {} if self.keeper is None else self.keeper.refusals
 
 
 @contextlib.asynccontextmanager

@@ -22,6 +22,7 @@ from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, Re
 from fedbandit.federation.telemetry.troubles import KINDS
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.link import BrokerRefusal
+from fedbandit.federation.wire.refused import Refused
 from fedbandit.schedule import clock
 from tests.federation.http.client import ACTIONS, TOKEN, Client
 from tests.federation.small import small_plan
@@ -240,7 +241,7 @@ def test_a_sync_is_overdue_from_its_tick_on():
 
 class Worker:
     troubles: ClassVar[dict[str, str]] = {}
-    refusals: ClassVar[dict[str, int]] = {}
+    refused: ClassVar[Refused] = Refused()
 
     async def run(self, link):
         raise ExceptionGroup("tasks", [PlanMismatch("analyzer", "a" * 64, "b" * 64)])

@@ -134,7 +134,7 @@ def test_signed_nonsense_is_refused_and_done_with(tmp_path: Path) -> None:
                 await analyzer.handle([sealed])
             with pytest.raises(EditionError):
                 roll.take(signed)
-        assert (roll.number, analyzer.refusals["EditionError"], analyzer.problem) == (0, 5, None)
+        assert (roll.number, analyzer.refused.reasons["EditionError"], analyzer.problem) == (0, 5, None)
 
     meet(tmp_path, scenario)
 

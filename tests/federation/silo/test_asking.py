@@ -90,7 +90,7 @@ def test_a_model_that_comes_while_the_store_does_not_work_is_not_refused(joined,
     monkeypatch.setattr(SeenStore, "of", fails_at_first)
     monkeypatch.setattr(agent_module, "RETRY", 0.01)
     asyncio.run(agent.handle([envelope]))
-    assert (agent.refused, agent.silo.version) == (0, 1)
+    assert (agent.refused.count, agent.silo.version) == (0, 1)
 
 
 def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):

@@ -190,4 +190,4 @@ def test_a_model_of_long_ago_accuses_nobody(tmp_path: Path) -> None:
             model = SignedOutcome(outcome, previous, head)
             asyncio.run(agent.handle([analyzer.seal("model", party.public, sync, model.encode())]))
             previous = head.hash
-            assert (agent.refusals, agent.problem, silo.version) == ({}, None, sync + 1)
+            assert (agent.refused.reasons, agent.problem, silo.version) == ({}, None, sync + 1)

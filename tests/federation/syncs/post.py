@@ -38,8 +38,9 @@ class Post:
             self.keepers[name].store.engine.close()
         store = SyncStore(open_engine(self.homes[name].store(self.plan.hash)))
         kind = Mixer if name == "mixer" else Analyzer
-        clocks = {"clock": lambda: self.now, "steady": lambda: self.now}
-        self.keepers[name] = kind(self.parties[name], store, self.office, **clocks)
+        self.keepers[name] = kind(
+            self.parties[name], store, self.office, clock=lambda: self.now, steady=lambda: self.now
+        )
 
     async def greet(self):
         """The keepers ask each other and the silos."""

@@ -153,11 +153,11 @@ def test_no_message_stops_a_silo(tmp_path):
             await running.links["silo-01"].publish("fb.demo.analyzer.silo-01", data, f"nonsense {number}")
         await running.sync(1)
         for name in ("silo-00", "mixer", "analyzer"):
-            await running.until(lambda name=name: running.running[name].refused == len(NONSENSE))
+            await running.until(lambda name=name: running.running[name].refused.count == len(NONSENSE))
         await running.stop("silo-00")
         await running.start("silo-00")
         await running.sync(2)
-        assert running.running["silo-00"].refused == 0  # they were acknowledged, and do not come again
+        assert running.running["silo-00"].refused.count == 0  # they were acknowledged, and do not come again
         assert silo is not running.running["silo-00"]
 
     run(tmp_path, PLAN, scenario)
@@ -169,7 +169,7 @@ def test_a_model_of_the_last_sync_sent_first_does_not_freeze_the_version(tmp_pat
         silo = running.running["silo-00"]
         outcome = Outcome(running.outcome(0).prefix, running.outcome(0).cohort)
         await silo.handle([forged(running, 7, outcome, previous=bytes(32))])
-        assert (silo.silo.version, silo.refused, silo.problem) == (1, 1, None)
+        assert (silo.silo.version, silo.refused.count, silo.problem) == (1, 1, None)
         await running.sync(1)
         assert silo.silo.version == 2
 
@@ -357,7 +357,7 @@ def test_the_head_of_a_model_that_is_refused_stays(tmp_path):
         agent.silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time(), clock=("a clock", b""))
         prefix = np.zeros(PLAN.protocol.width)
         await agent.handle([forged(running, 0, Outcome(prefix, np.ones(PLAN.silos, dtype=np.int64)))])
-        assert agent.refusals["IllegalEvent"] == 1
+        assert agent.refused.reasons["IllegalEvent"] == 1
         assert agent.silo.store.models(1) == []
         assert agent.seen.of("analyzer").head.length == 1
         assert "has not sent" in agent.problem

@@ -97,8 +97,9 @@ class Arena:
             engine = open_engine(store)
             stack.callback(engine.close)
             kind: type[SyncKeeper] = Mixer if name == "mixer" else Analyzer
-            clocks = {"clock": lambda: self.now, "steady": lambda: self.now}
-            self.keepers[name] = kind(party, SyncStore(engine), self.link(name), **clocks)
+            self.keepers[name] = kind(
+                party, SyncStore(engine), self.link(name), clock=lambda: self.now, steady=lambda: self.now
+            )
         self._closing[name] = stack
 
     def end(self, name: str) -> None:
@@ -186,10 +187,10 @@ class Arena:
 
     async def attack(self, receiver: str, *data: bytes, refused: int | None = None) -> None:
         """Deliver bytes; `refused` of them (by default all) must be counted as refused."""
-        before = self.receiver(receiver).refused
+        before = self.receiver(receiver).refused.count
         self.inject(receiver, *data)
         await self.deliver()
-        found = self.receiver(receiver).refused - before
+        found = self.receiver(receiver).refused.count - before
         wanted = len(data) if refused is None else refused
         assert found == wanted, f"{receiver} refused {found} messages, not {wanted}"
 

@@ -242,14 +242,14 @@ async def too_large(field: Battlefield) -> None:
 @attack("silo-00", "nonsense to mixer and analyzer through the broker", "refused, counted and acknowledged")
 async def nonsense(field: Battlefield) -> None:
     link = await field.connect("silo-00")
-    before = {name: field.running.running[name].refused for name in ("mixer", "analyzer")}
+    before = {name: field.running.running[name].refused.count for name in ("mixer", "analyzer")}
     for name in ("mixer", "analyzer"):
         for number, data in enumerate((b"", b"[" * 1900, b"FBE3" + b"[" * OVERHEAD, b"FBE3" + bytes(1900))):
             await link.publish(f"fb.demo.{name}.silo-00", data, f"nonsense.{number}")
     await link.close()
     await field.go_on()
     for name, count in before.items():
-        assert field.running.running[name].refused == count + 4
+        assert field.running.running[name].refused.count == count + 4
 
 
 @attack("silo-00", "more messages than its share", "its own oldest go; nobody else's do")

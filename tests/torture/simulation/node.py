@@ -211,13 +211,13 @@ class Node:
 
     def _keeper(self, engine: SimulatedEngine, process: Process) -> Coroutine[Any, Any, None]:
         kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
-        clocks = {"clock": SteadyClock(self.clock).now, "steady": self.clock.steady}
+        now, steady = SteadyClock(self.clock).now, self.clock.steady
         bind(engine, self.party.roll.charter)
         store = SyncStore(engine)
         if self.before is not None:
             disk, last = self.before
             take_over(store, self.party.roll.charter, SyncStore(SimulatedEngine(disk, process)), last)
-        self.keeper = kind(self.party, store, self._connect(process), **clocks)
+        self.keeper = kind(self.party, store, self._connect(process), clock=now, steady=steady)
         return self._keep(self.keeper, process)
 
     async def _take_part(self, agent: Agent, process: Process) -> None:

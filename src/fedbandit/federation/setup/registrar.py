@@ -14,9 +14,10 @@ from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.refused import Refused
 
-__all__ = ["Registrar"]
+__all__ = ["ASK_AGAIN", "Registrar"]
 
 log = logging.getLogger(__name__)
+ASK_AGAIN = 10.0  # seconds until a party that has not answered a question is asked again
 
 
 class Registrar:

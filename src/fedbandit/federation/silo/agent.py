@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -85,8 +85,8 @@ class Agent:
         self._leaders: Troubles | None = None  # those of the worker that leads; None if this one does, or nobody knows
         self._passed_on: str | None = None  # why this worker halted, as it has told the one that leads
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
-        self._refused = Refused()
-        self.registrar = Registrar(party, self._refused)
+        self.refused = Refused()
+        self.registrar = Registrar(party, self.refused)
         self.greetings = Greetings(silo, party, sealer, self.seen, self.registrar, steady)
         party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
@@ -148,16 +148,6 @@ class Agent:
     @property
     def _unsendable(self) -> str | None:
         return None if self._unsent is None else str(self._unsent)
-
-    @property
-    def refused(self) -> int:
-        """The number of messages that were refused."""
-        return self._refused.count
-
-    @property
-    def refusals(self) -> Mapping[str, int]:
-        """The number of messages that were refused, by reason."""
-        return self._refused.reasons
 
     @property
     def connected(self) -> bool:
@@ -266,7 +256,7 @@ class Agent:
                 return _Taken(context, Edition.decode(payload))
             return _Taken(context, self._model(context, payload, known))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
-            self._refused.note(error)
+            self.refused.note(error)
             return self._outdated_model(error) if isinstance(error, Outdated) else None
 
     def _outdated_model(self, error: Outdated) -> _Taken | None:
@@ -305,10 +295,10 @@ class Agent:
             try:
                 await asyncio.to_thread(self._keep, sync, model, included)
             except OutcomeConflict as error:
-                self._refused.note(error)
+                self.refused.note(error)
                 self._sealer.halt(f"the analyzer has sent two models of sync {sync}")
             except IllegalEvent as error:
-                self._refused.note(error)
+                self.refused.note(error)
                 self._sealer.halt(
                     f"model {sync} counts a release that this store has not sent: it was put back to an old copy"
                 )

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable
 
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.registrar import Registrar
+from fedbandit.federation.setup.registrar import ASK_AGAIN, Registrar
 from fedbandit.federation.silo.forwarding import further
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -23,7 +23,6 @@ from fedbandit.federation.wire.link import Link
 __all__ = ["Greetings"]
 
 log = logging.getLogger(__name__)
-ASK_AGAIN = 10.0  # seconds until those who have not answered a question are asked again
 
 
 class Greetings:

@@ -8,14 +8,14 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import TIMELESS, Outdated, Party
-from fedbandit.federation.setup.registrar import Registrar
+from fedbandit.federation.setup.registrar import ASK_AGAIN, Registrar
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
@@ -38,7 +38,6 @@ __all__ = ["SyncKeeper", "Witnesses"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.1  # seconds between checks of the deadline
-ASK_AGAIN = 10.0  # seconds until those who have not answered are asked again
 RETRY = 0.5  # seconds until the store is tried again
 
 
@@ -67,16 +66,17 @@ class SyncKeeper(ABC):
         *,
         clock: Callable[[], float] | None = None,
         steady: Callable[[], float] = time.monotonic,
+        refused: Refused | None = None,
     ) -> None:
-        """`clock` is the public time, `steady` a clock that nobody sets."""
+        """`clock` is the public time, `steady` a clock that nobody sets; `refused` counts what is refused."""
         self.party, self.store, self.link = party, store, link
         self.plan = party.agreement.plan
         party.roll.tie(store.remember, store.recall)
         self.noise = ExactNoise()
         self.ahead: Head | None = None  # its own head, if others have seen one that its store does not have
         self._clock, self._steady = clock or SteadyClock().now, steady
-        self._refused = Refused()
-        self.registrar = Registrar(party, self._refused)
+        self.refused = refused or Refused()
+        self.registrar = Registrar(party, self.refused)
         self.problem = self.registrar.problem  # why it refuses to go on, if it does
         self._question = secrets.token_bytes(len(NO_QUESTION))
         self._answered, self._heard = set[str](), False
@@ -147,16 +147,6 @@ class SyncKeeper(ABC):
         for receiver in self.asks.parties:
             await self.registrar.introduce(self.link, receiver, before)
             await self._greet(receiver)
-
-    @property
-    def refused(self) -> int:
-        """The number of messages that were refused."""
-        return self._refused.count
-
-    @property
-    def refusals(self) -> Mapping[str, int]:
-        """The number of messages that were refused, by reason."""
-        return self._refused.reasons
 
     @property
     def troubles(self) -> Troubles:
@@ -302,10 +292,10 @@ class SyncKeeper(ABC):
             return self._timely(self.accept(context, payload))
         except Outdated as error:
             self._outdated.append(error.context.sender)
-            self._refused.note(error)
+            self.refused.note(error)
             return self._heads(error.context, error.payload)
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
-            self._refused.note(error)
+            self.refused.note(error)
             return None
 
     def _heads(self, context: Context, payload: bytes) -> Taken | None:
@@ -322,7 +312,7 @@ class SyncKeeper(ABC):
         try:
             self.deadlines.check(taken.context.sync)
         except EnvelopeError as error:
-            self._refused.note(error)
+            self.refused.note(error)
             return Taken(taken.context, sightings=taken.sightings)
         return taken
 
@@ -439,7 +429,7 @@ class SyncKeeper(ABC):
             if sender in self.asks.parties and not self.registrar.ahead(greeting):
                 self._answered.add(sender.name)
         except MessageError as error:
-            self._refused.note(error)
+            self.refused.note(error)
 
     def _can_tell(self, receiver: PublicKeys) -> bool:
         """Whether this party may send to the receiver."""
