@@ -34,6 +34,25 @@ def test_a_change_that_the_broker_cannot_be_told_of_is_not_signed(tmp_path: Path
     assert founding.roll_of(tmp_path).number == 0
 
 
+def test_a_full_disk_leaves_the_founders_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until all members have it, nobody else may. It was cut to nothing first, and `admit` could not read it again."""
+    founded(tmp_path)
+    file, write = tmp_path / FEDERATION, Path.write_text
+    before = file.read_bytes()
+
+    def full(path: Path, text: str, *given: str) -> int:
+        write(path, text[:100], *given)
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="no space"):
+            founding.save(tmp_path, Home.load(tmp_path / "analyzer").agreement())
+    assert file.read_bytes() == before
+    founding.save(tmp_path, Home.load(tmp_path / "analyzer").agreement())
+    assert not [one.name for one in tmp_path.glob("*.part")]
+
+
 @pytest.mark.parametrize("step", ["write_editions", "configure"])
 def test_the_operators_new_key_outlives_whatever_fails(step: str, tmp_path: Path, monkeypatch) -> None:
     """A key that an edition names is the only one that can ever sign the next edition."""

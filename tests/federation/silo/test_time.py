@@ -1,6 +1,7 @@
 """Ticks by the public clock, clocks that are wrong, and calendars that count."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -364,6 +365,37 @@ def test_a_reward_that_was_counted_and_forgotten_does_not_count_again_by_a_clock
         if not believed:
             with pytest.raises(ClockJumped, match="-2400"):
                 silo.tick()
+
+
+def test_a_clock_that_was_ahead_for_a_while_has_spoilt_no_rewards(tmp_path):
+    """Between two ticks that lie far apart nothing shows that it is ahead. What the silo then forgot was said to reach
+    up to the wrong time: every reward of the next weeks was refused, and so were decisions that nobody had rewarded."""
+    day = 86_400.0
+    plan, timing = small_plan(schedule=by_clock(30 * day), rounds=6, visits="private"), Timing(reward_window=day)
+    clock = HandClock(0.0)
+    timing = replace(timing, start=0.0)
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock) as silo:
+        early = silo.decide(ACTIONS)
+        silo.reward(early.id, 0.5)
+        clock.pass_time(30 * day)
+        assert silo.tick() == [0]
+        clock.pass_time(5 * day)
+        decision = silo.decide(ACTIONS)
+    clock.reboot()
+    clock.set_to(clock.wall + 20 * day)
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock) as silo:
+        silo.ticker.tidy()
+        with pytest.raises(DecisionExpired):
+            silo.reward(decision.id, 0.5)
+    clock.set_to(clock.wall - 20 * day)
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock, catch_up=True) as silo:
+        assert silo.reward(decision.id, 0.5).counted
+        clock.set_to(0.0)  # however far behind it is, what was forgotten is not good again
+    clock.reboot()
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock, catch_up=True) as silo:
+        with pytest.raises(DecisionExpired):
+            silo.reward(early.id, 0.5)
+        assert silo.reward(decision.id, 0.5).repeated
 
 
 @pytest.mark.parametrize("off", [60.0, -300.0])

@@ -192,7 +192,10 @@ class Agreement:
         )
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(self.as_dict(), indent=1, sort_keys=True) + "\n")
+        """Write the file in one step: before all members have it, it may exist nowhere else."""
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(self.as_dict(), indent=1, sort_keys=True) + "\n")
+        part.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> Agreement:

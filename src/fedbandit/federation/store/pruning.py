@@ -33,14 +33,16 @@ def prune_term(sql: Sql, term: int, before: int) -> None:
 
 def forget_rewarded(sql: Sql, term: int, before: float, known: int) -> int:
     """Forget which decisions were rewarded in batches closed before a time, if the last of these batches is after batch
-    `known`. The time is kept, because nobody knows any more whether decisions from before it were rewarded. Returns the
-    last such batch, or -1."""
+    `known`. The time is kept, because nobody knows any more whether decisions from before it were rewarded; or that of
+    the newest batch, if that is earlier, because the clock may be ahead. Returns the last such batch, or -1."""
     query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
     rows = sql.all(query, (term, before))
     last = int(rows[0][0]) if rows else -1
     if last > known:
         sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
-        put_state(sql, term, FORGOTTEN, _TIME.pack(max(before, forgotten_before(sql, term))))
+        ((newest,),) = sql.all("SELECT max(closed) FROM releases WHERE term = ?", (term,))
+        until = max(min(before, float(newest)), forgotten_before(sql, term))
+        put_state(sql, term, FORGOTTEN, _TIME.pack(until))
     return last
 
 
