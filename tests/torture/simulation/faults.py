@@ -150,8 +150,8 @@ class Faults:
         self.oracle.lost(node.name, kept, on_purpose=True)
         self._start_later(node)
         if self.chance.random() < FORWARD:
-            soon = self.chance.random() < 0.5
-            wait = LOOK if soon else self.chance.uniform(LOOK, 1.5 * PERIOD)  # until somebody notices
+            late = node.party.public.role == "silo" and self.chance.random() < 0.5
+            wait = self.chance.uniform(LOOK, 1.5 * PERIOD) if late else LOOK  # until somebody notices
             asyncio.get_running_loop().call_later(wait, self._bring_forward, node)
 
     def _bring_forward(self, node: Node) -> None:
