@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -274,7 +273,7 @@ def test_an_agent_tells_a_keeper_that_greets_with_replaced_keys(tmp_path: Path) 
 def test_a_silo_that_joins_has_lost_nothing(tmp_path: Path) -> None:
     """Whatever its clock says later: decisions from before it joined there are none."""
     with Silo.open(tmp_path / "late.db", PLAN, name="late", secret=b"s" * 32, since=2) as silo:
-        assert silo.store.forwarded(silo.term.number) == -math.inf
+        assert silo.store.issuers(silo.term.number, b"issuer") is None
 
 
 class Answering:

@@ -253,16 +253,46 @@ def test_a_reward_that_may_be_in_a_lost_release_is_never_released_again(tmp_path
         assert silo.status()["over_cap"] == 2  # the one that is left out is counted there
 
 
-def test_decisions_of_the_process_that_goes_on_count_within_the_minute(tmp_path):
-    """An id knows the minute of its decision only; that this process has made it is known better."""
-    clock = HandClock(1e9)
-    with on_a_clock(tmp_path / "a.db", clock) as silo:
+@pytest.mark.parametrize("ahead", [0.0, 86_400.0])
+def test_only_decisions_made_since_it_was_brought_forward_count(tmp_path, ahead):
+    """Whoever has made a decision is known, and not when: the lost process may have had a clock that was ahead, and its
+    decisions, of which nobody knows the rewards, counted a second time."""
+    clock, old = HandClock(1e9), tmp_path / "old.db"
+    with on_a_clock(tmp_path / "new.db", clock) as silo:
         start = silo.term.started
+    shutil.copy(tmp_path / "new.db", old)
+    timing = Timing(start=start)
+    clock.pass_time(3600.0 + ahead)
+    with Silo.open(tmp_path / "new.db", TIMED, secret=SECRET, clock=clock, timing=timing, catch_up=True) as silo:
+        assert silo.tick()[:1] == [0]
+        head = book.head(silo.store.entry(1, 0))
+        lost = silo.decide([[1.0, 0.0]]).id
+    clock.pass_time(-ahead)
+
+    def again():
+        return Silo.open(old, TIMED, secret=SECRET, clock=clock, timing=timing, catch_up=True)
+
+    with again() as silo:
         before = silo.decide([[1.0, 0.0]]).id
-    with Silo.open(tmp_path / "a.db", TIMED, secret=SECRET, clock=clock, timing=Timing(start=start)) as silo:
-        silo._forwarded = clock.wall + 1.0  # brought forward in this very minute
+        assert forward(silo.store, head, plan=TIMED, at=clock.wall) == [0]
+    with again() as silo:  # within the minute
         assert not silo.reward(before, 0.5).counted
+        assert not silo.reward(lost, 0.5).counted
+        first, late = (silo.decide([[1.0, 0.0]]).id for _ in range(2))
+        assert silo.reward(first, 0.5).counted
+    with again() as silo:
+        assert silo.reward(late, 0.5).counted
         assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted
+
+
+def test_another_worker_that_begins_later_is_known_too(tmp_path):
+    with opened(tmp_path / "a.db") as silo:
+        silo.store.give_up(1, [0], b"", b"", [], places=1, at=NOW, lost=True)
+        assert silo.store.issuers(1, b"first.") == {b"first."}
+        assert silo.store.issuers(1, b"second") == {b"first.", b"second"}
+        assert silo.store.issuers(1, b"first.") == {b"first.", b"second"}
+        silo.store.give_up(1, [1], b"", b"", [], places=2, at=NOW, lost=True)
+        assert silo.store.issuers(1, b"second") == {b"second"}
 
 
 @pytest.mark.parametrize("mechanism", ["batches", "tree"])

@@ -30,7 +30,7 @@ from fedbandit.federation.silo.decisions.apart import Apart
 from fedbandit.federation.silo.decisions.counter import DecisionCounter
 from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision, Shared
 from fedbandit.federation.silo.decisions.seats import Seats
-from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
+from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds, issuer_of
 from fedbandit.federation.silo.earnings import RewardTrend
 from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
@@ -133,7 +133,7 @@ class Silo:
         self._spacing = plan.privacy.apart if plan.privacy else 0
         self._sizes = planned_sizes(plan)
         self._window = timing.reward_window
-        self._forwarded = store.forwarded(self.term.number)
+        self._issuers = store.issuers(self.term.number, self.ids.issuer)
         self._expired_before = store.expired_before(self.term.number)
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
         self._seats = Seats(store, plan, self.term, self._cap)
@@ -357,9 +357,16 @@ class Silo:
         nonce, person, features, place, issued = self.ids.read(decision)
         if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
-        if issued < self._forwarded and place == OPEN_BATCH and not self.ids.mine(nonce):
+        if self._issuers is not None and place == OPEN_BATCH and not self._is_ours(nonce):
             place = NOWHERE  # its reward may have counted in a batch of a lost store, and must count once
         return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
+
+    def _is_ours(self, nonce: bytes) -> bool:
+        """Whether a process that began after this store was brought forward has made the decision: this one, an earlier
+        one, or another worker, which may have begun later."""
+        if self._issuers is not None and issuer_of(nonce) not in self._issuers:
+            self._issuers = self.store.issuers(self.term.number, self.ids.issuer)
+        return self._issuers is None or issuer_of(nonce) in self._issuers
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -31,6 +29,7 @@ from fedbandit.federation.store.rewards import (
     times_seated,
     users_in,
 )
+from fedbandit.federation.wire.heads import NEWEST
 
 __all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire", "last_spent"]
 
@@ -292,12 +291,13 @@ class SiloStore:
         All are given up or none: a store that has given up only some would draw the others again. `encoder` is the
         state after the last of the `syncs`. `entries` has one ledger row per sync, or none at all. `places` is how many
         places of the term are taken, by whomever. `at` is the current time (a clock that is behind the last batch is
-        not believed). If anything was `lost`, earlier decisions may have counted in those batches: `forwarded` tells
-        the silo. Are the rewards `doubtful` that this store has in later batches, they may have counted there, too, and
-        are not released either."""
+        not believed). If anything was `lost`, earlier decisions may have counted in those batches: `issuers` tells
+        which are later. Are the rewards `doubtful` that this store has in later batches, they may have counted there,
+        too, and are not released either."""
         with self.engine.transaction() as sql:
             now = _held(sql, term)()
-            _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
+            if lost:
+                put_state(sql, term, FORWARDED, b"")  # and nobody has made a decision since
             _set_known(sql, term, OWN_RELEASE, own_release)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
             ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
@@ -310,10 +310,17 @@ class SiloStore:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync > ?", (term, max(syncs)))
                 sql.all("UPDATE releases SET users = 0 WHERE term = ? AND sync > ?", (term, max(syncs)))
 
-    def forwarded(self, term: int) -> float:
-        """When this store was last brought forward; minus infinity if it never was."""
-        found = self.state(term, FORWARDED)
-        return -math.inf if found is None else float(_TIME.unpack(found)[0])
+    def issuers(self, term: int, new: bytes) -> frozenset[bytes] | None:
+        """Who has made decisions since this store was last brought forward, with a `new` one; None if it never was."""
+        if (found := self.state(term, FORWARDED)) is None:
+            return None
+        known = _issuers(found, len(new))
+        if new not in known:
+            with self.engine.transaction() as sql:
+                _held(sql, term)()  # another worker may begin at the same time
+                known = _issuers(state_of(sql, term, FORWARDED) or b"", len(new)) | {new}
+                put_state(sql, term, FORWARDED, b"".join(sorted(known)))
+        return known
 
     def expire(self, term: int, before: float) -> int:
         """Forget which decisions were rewarded in batches closed before a time: their ids are no longer accepted.
@@ -438,13 +445,15 @@ class SiloStore:
             return _advance(sql, term, sync, ReleaseEvent.NO_OUTCOME) is ReleaseState.GIVEN_UP
 
     def lacks(self, term: int) -> int | None:
-        """The newest sync that was given up here, if there is no model of it or of a later one; else None."""
+        """The first sync, of the newest that were given up here, of which there is no model; None if there is none."""
+        given_up = "FROM releases WHERE term = ? AND state = ?"
         query = (
-            "SELECT max(sync) FROM releases WHERE term = ? AND state = ?"
-            " AND sync > (SELECT coalesce(max(sync), -1) FROM models WHERE term = ?)"
+            f"SELECT min(sync) {given_up} AND sync > (SELECT max(sync) {given_up}) - ?"
+            " AND sync NOT IN (SELECT sync FROM models WHERE term = ?)"
         )
+        of = (term, ReleaseState.GIVEN_UP.value)
         with self.engine.read() as sql:
-            ((sync,),) = sql.all(query, (term, ReleaseState.GIVEN_UP.value, term))
+            ((sync,),) = sql.all(query, (*of, *of, NEWEST, term))
             return None if sync is None else int(sync)
 
     def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
@@ -478,7 +487,6 @@ class SiloStore:
 
 
 ENCODER, FORWARDED, OWN_RELEASE = "encoder", "brought forward", "own releases"
-_TIME = struct.Struct("<d")
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
 _OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"
@@ -522,6 +530,11 @@ def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:
     if open_sync > term.open_sync:
         sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term.number))
     return max(term.open_sync, open_sync)
+
+
+def _issuers(joined: bytes, size: int) -> frozenset[bytes]:
+    """Issuers, each of so many bytes. (An earlier version kept a time there, of 8 bytes: that is nobody.)"""
+    return frozenset(joined[at : at + size] for at in range(0, len(joined), size) if not len(joined) % size)
 
 
 def _has_row(sql: Sql, term: int, sync: int) -> bool:

@@ -18,7 +18,7 @@ from fedbandit.federation.syncs.keeper import SyncKeeper, Witnesses
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
-from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.heads import NEWEST, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -167,14 +167,14 @@ class Analyzer(SyncKeeper):
                 del self._lacking[name]
 
     def _newest(self, sync: int) -> list[StoredSync]:
-        """What a silo needs that lacks the result of this sync: that result, the newest one, and the newest one of a
-        sync that was not skipped, with which the next term may begin."""
+        """What a silo is sent that lacks the result of this sync: the newest results from there on, and the newest one
+        of a sync that was not skipped. The next term begins with one of them."""
         last = self.store.next_sync() - 1
-        tail: list[StoredSync] = []
-        while not (tail and tail[-1].cohort) and last - len(tail) >= max(0, last - self.plan.reach):
-            tail.append(self.store.at(last - len(tail)))
-        found = {one.sync: one for one in (*tail[-1:], self.store.at(sync), *tail[:1])}
-        return [found[number] for number in sorted(found) if found[number].state is SyncState.PUBLISHED]
+        newest = range(min(last, max(sync, last - NEWEST + 1)), last + 1)
+        back = map(self.store.at, range(last, max(-1, last - self.plan.reach), -1))
+        learnt = next((one for one in back if one.state is SyncState.PUBLISHED and one.cohort), None)
+        earlier = [learnt] if learnt is not None and learnt.sync < newest.start else []
+        return [one for one in (*earlier, *map(self.store.at, newest)) if one.state is SyncState.PUBLISHED]
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody is greeted: parties with another plan or format must see that, and parties that were dismissed must

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from fedbandit.federation.wire.messages import MessageError
 
-__all__ = ["HEAD_BYTES", "NONE", "NO_QUESTION", "Greeting", "Head", "link", "signed"]
+__all__ = ["HEAD_BYTES", "NEWEST", "NONE", "NO_QUESTION", "Greeting", "Head", "link", "signed"]
 
 _HEAD = struct.Struct("<Q32s64s")
 _GREETING = struct.Struct("<4sBB16s16sI")
@@ -27,6 +27,7 @@ _NOTHING = 2**32 - 1  # in the place of a sync: the sender lacks none
 HEAD_BYTES = _HEAD.size
 MAGIC = b"FBG1"  # every version reads greetings: through them versions learn of each other
 NO_QUESTION = bytes(16)
+NEWEST = 16  # results that a silo which lacks them is sent again, at most
 
 
 class Head(NamedTuple):
@@ -88,7 +89,7 @@ class Greeting(NamedTuple):
     models: Head = NONE  # the head of the analyzer's models that the sender has
     edition: int = 0  # the newest edition of the members that the sender has
     members: bytes = bytes(32)  # the hash of that edition
-    lacks: int | None = None  # a sync whose result the sender does not have: a silo asks for it, others gave it up
+    lacks: int | None = None  # a sync whose result the sender has not: a silo asks for it, others have lost it
 
     def encode(self) -> bytes:
         start = _GREETING.pack(MAGIC, self.oldest, self.newest, self.question, self.answer, self.syncs)

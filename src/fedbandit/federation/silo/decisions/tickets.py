@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 
-__all__ = ["DIGEST_BYTES", "DecisionExpired", "DecisionIds", "Issued", "Ticket", "UnknownDecision"]
+__all__ = ["DIGEST_BYTES", "DecisionExpired", "DecisionIds", "Issued", "Ticket", "UnknownDecision", "issuer_of"]
 
 PREFIX_BYTES, COUNT_BYTES = 6, 6
 NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
@@ -151,9 +151,10 @@ class DecisionIds:
             raise UnknownDecision("decision has another dimension than this plan")
         return Ticket(raw[:NONCE_BYTES], person if keyed else None, features, place, minutes * MINUTE)
 
-    def mine(self, nonce: bytes) -> bool:
-        """Whether this process, not an earlier one, has issued the id with this nonce."""
-        return nonce.startswith(self._prefix)
+    @property
+    def issuer(self) -> bytes:
+        """What the nonces of this process begin with."""
+        return self._prefix
 
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""
@@ -189,6 +190,11 @@ def _heads(people: Sequence[bytes | None], places: Sequence[int], minutes: int) 
     if people and people.count(None) == len(people) and places.count(places[0]) == len(people):
         return repeat(_head(None, places[0], minutes), len(people))
     return map(_head, people, places, repeat(minutes))
+
+
+def issuer_of(nonce: bytes) -> bytes:
+    """What tells the processes apart that issue ids."""
+    return nonce[:PREFIX_BYTES]
 
 
 def _text(raw: bytes) -> str:
