@@ -39,7 +39,8 @@ class Analyzer(SyncKeeper):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # `Holds` sent to the mixer
-        self._lacking: dict[str, int] = {}  # by party that asks: the newest sync whose result it lacks
+        self._lacking: dict[str, int] = {}  # by party that asks: the first sync whose result it lacks
+        self._supplied: Repeats[str] = Repeats(self.agreement.timing.deadline, self._steady)
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -79,7 +80,7 @@ class Analyzer(SyncKeeper):
 
     async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
         """Note what a silo lacks that is new or was brought forward, and waits for no outcome of its own; or what the
-        mixer says that silos lack. It is sent as soon as it is no longer on its way."""
+        mixer says that silos lack. It is sent once per deadline, however often it is asked for."""
         self._lacking[sender.name] = sync
 
     async def lost(self, given_up: StoredSync, only: str) -> None:
@@ -149,6 +150,7 @@ class Analyzer(SyncKeeper):
                 sealed = self.party.seal("model", receiver, sync, model)
                 message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
                 await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+                self._repeats.done((sync, name))
 
         everybody = only is None or (only == self._mixer and not self._hears_silos)
         silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # also silos that will join
@@ -157,14 +159,15 @@ class Analyzer(SyncKeeper):
     async def _answer_again(self) -> None:
         await super()._answer_again()
         for name, sync in list(self._lacking.items()):
-            asked = (sync, name)
-            if not self._repeats.said(asked) or self._repeats.due(asked):
+            if not self._supplied.said(name) or self._supplied.due(name):
                 for closed in self._newest(sync):
                     await self.publish(closed, only=name)
                 if (given_up := self.store.at(sync)).state is SyncState.GIVEN_UP:
                     await self.lost(given_up, only=name)
-                self._repeats.done(asked)
-                del self._lacking[name]
+                    self._repeats.done((sync, name))
+                self._supplied.done(name)
+                if self._lacking[name] == sync:  # it may have asked for more meanwhile
+                    del self._lacking[name]
 
     def _newest(self, sync: int) -> list[StoredSync]:
         """What a silo is sent that lacks the result of this sync: the newest results from there on, and the newest one
