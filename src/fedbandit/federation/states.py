@@ -218,8 +218,8 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.DRAW: REFUSED,
         _RE.SEAL: REFUSED,
         _RE.ACKNOWLEDGED: _R.GIVEN_UP,  # it was on its way again when the analyzer said that the outcome is lost
-        # The lost store may or may not have sent it in time, or the lost outcome comes after all: later models leave
-        # the release out, so that changes nothing here.
+        # The lost store may or may not have sent it in time, or the outcome that the analyzer lost was on its way: the
+        # models after it leave the release out.
         _RE.OUTCOME_WITH: _R.GIVEN_UP,
         _RE.OUTCOME_WITHOUT: _R.GIVEN_UP,
         _RE.SEEN_ELSEWHERE: REFUSED,

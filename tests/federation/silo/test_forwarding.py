@@ -7,8 +7,8 @@ import pytest
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, is_known
-from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, is_known, loss
+from fedbandit.federation.silo.serving import Silo, acknowledged
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore
 from fedbandit.federation.store.rewards import users_waiting
@@ -283,6 +283,56 @@ def test_only_decisions_made_since_it_was_brought_forward_count(tmp_path, ahead)
     with again() as silo:
         assert silo.reward(late, 0.5).counted
         assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted
+
+
+def test_who_has_made_decisions_is_looked_up_where_rewards_are_stored_and_once(tmp_path, monkeypatch):
+    """Reading ids is for the thread that answers everybody: with a store that hangs, it held up all decisions."""
+    with opened(tmp_path / "a.db") as silo:
+        before = [silo.decide([[1.0, 0.0]]).id for _ in range(6)]
+        silo.store.give_up(1, [0], b"", b"", [], places=1, at=NOW, lost=True)
+    with opened(tmp_path / "a.db") as silo:
+        asked, issuers = [], silo.store.issuers
+
+        def watched(*given):
+            asked.append(given)
+            return issuers(*given)
+
+        monkeypatch.setattr(silo.store, "issuers", watched)
+        rewards = [silo.read(decision, 0.5) for decision in before]
+        assert not asked
+        assert not any(acknowledged(verdict).counted for reward in rewards for verdict in silo.reward_many([reward]))
+        assert len(asked) == 1
+        assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted
+
+
+def test_all_that_is_given_up_is_counted_beforehand(tmp_path):
+    """Under `vector-sum`, rewards with a place in a later batch than the open one are among it."""
+    plan = small_plan(rounds=20, trust="vector-sum", mechanism="tree", calibration="paper")
+    new, old, hand, waits = tmp_path / "new.db", tmp_path / "old.db", HandClock(), Timing(settle=1800.0)
+
+    def serve(silo, people):
+        for _ in range(people):
+            silo.reward(silo.decide([[1.0, 0.0]]).id, 1.0)
+
+    def waiting(silo):
+        with silo.store.engine.read() as sql:
+            return users_waiting(sql)
+
+    with Silo.open(new, plan, secret=SECRET, timing=waits, clock=hand) as silo:
+        serve(silo, 12)
+        assert silo.tick() == []
+    shutil.copy(new, old)
+    with Silo.open(new, plan, secret=SECRET, clock=hand) as silo:
+        silo.tick()
+        serve(silo, 4)
+        silo.tick()
+        heads = [book.head(row) for row in silo.store.ledger()]
+    with Silo.open(old, plan, secret=SECRET, timing=waits, clock=hand) as silo:
+        before = waiting(silo)
+        answers = [Greeting(2, 2, syncs=len(heads), seen=heads[-1])]
+        announced = loss(OldCopy(silo.store, plan, "silo", SIGNER, answers)).rewards
+        forward(silo.store, heads[-1], plan=plan)
+        assert announced == before - waiting(silo) == 12
 
 
 def test_another_worker_that_begins_later_is_known_too(tmp_path):

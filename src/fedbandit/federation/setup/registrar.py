@@ -72,8 +72,8 @@ class Registrar:
         return asked != self._gap
 
     async def greet(self, link: Carrier, receiver: PublicKeys, greeting: Greeting, again: str = "") -> None:
-        """Send a greeting, with the edition of the members that this party has. The broker drops a second one that says
-        nothing new, unless `again` differs."""
+        """Send a greeting, with the edition of the members that this party has. One that repeats another differs in
+        `again`: the broker drops a message that has the id and the bytes of an earlier one."""
         greeting = self._party.greeting(greeting)
         words = f"{greeting.question.hex()}.{greeting.answer.hex()}.{greeting.models.length}.{greeting.edition}"
         sealed = self._party.seal("greeting", receiver, 0, greeting.encode())

@@ -106,7 +106,7 @@ def loss(copy: OldCopy) -> Loss:
     not have. ArgumentError if it cannot be brought forward."""
     store, plan, silo, signer, answers, former = copy
     term, ledger = store.terms()[-1], store.ledger()
-    releases, drawn = store.releases(term.number), store.drawn(term.number)
+    drawn = store.drawn(term.number)
     own = (signer.public_key(), *former)
     seen = [answer for answer in answers if any(answer.seen.is_of(silo, key) for key in own)]
     earlier = book.length(ledger) - drawn  # entries of the terms before this one, less the syncs before a silo joined
@@ -122,10 +122,8 @@ def loss(copy: OldCopy) -> Loss:
             f" there are two. {WAY_OUT}",
         )
     syncs = tuple(range(drawn, furthest))
-    lost = range(drawn, term.open_sync + 1) if syncs and _doubtful(plan) else syncs
-    rewards = sum(release.users for release in releases if release.sync in lost)
-    if term.open_sync in lost:
-        rewards += len(store.batch(term.number, term.open_sync))
+    last = max(furthest, term.open_sync + 1) if syncs and _doubtful(plan) else furthest
+    rewards = store.waiting(term.number, range(drawn, last))
     return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, others, store.last_entry()))
 
 

@@ -11,6 +11,7 @@ Rules that hold at every instant, whatever is killed:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from operator import ge, le
@@ -134,6 +135,7 @@ class Silo:
         self._sizes = planned_sizes(plan)
         self._window = timing.reward_window
         self._issuers = store.issuers(self.term.number, self.ids.issuer)
+        self._strangers: frozenset[bytes] = frozenset()  # processes that are known to have begun before that
         self._expired_before = store.expired_before(self.term.number)
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
         self._seats = Seats(store, plan, self.term, self._cap)
@@ -357,21 +359,28 @@ class Silo:
         nonce, person, features, place, issued = self.ids.read(decision)
         if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
-        if self._issuers is not None and place == OPEN_BATCH and not self._is_ours(nonce):
-            place = NOWHERE  # its reward may have counted in a batch of a lost store, and must count once
         return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
-    def _is_ours(self, nonce: bytes) -> bool:
-        """Whether a process that began after this store was brought forward has made the decision: this one, an earlier
-        one, or another worker, which may have begun later."""
-        if self._issuers is not None and issuer_of(nonce) not in self._issuers:
-            self._issuers = self.store.issuers(self.term.number, self.ids.issuer)
-        return self._issuers is None or issuer_of(nonce) in self._issuers
+    def _since_forward(self, rewards: RewardColumns) -> RewardColumns:
+        """If this store was brought forward, rewards of earlier decisions have no place in a batch: they may have
+        counted in one of the lost store, and must count once. An issuer is on disk before its first decision, so
+        whoever is not there will not be."""
+        if self._issuers is None:
+            return rewards
+        made_by = [issuer_of(nonce) for nonce in rewards.nonces]
+        if new := set(made_by) - self._issuers - self._strangers:
+            self._issuers = self.store.issuers(self.term.number, self.ids.issuer) or self._issuers
+            self._strangers |= new - self._issuers
+        both = zip(rewards.places, made_by, strict=True)
+        return replace(
+            rewards,
+            places=[NOWHERE if place == OPEN_BATCH and by in self._strangers else place for place, by in both],
+        )
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
-        columns = RewardColumns.of(rewards)
+        columns = self._since_forward(RewardColumns.of(rewards))
         self._apart.settle()
         with self._counter.take() as pending:
             verdicts = self.store.count(

@@ -310,6 +310,13 @@ class SiloStore:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync > ?", (term, max(syncs)))
                 sql.all("UPDATE releases SET users = 0 WHERE term = ? AND sync > ?", (term, max(syncs)))
 
+    def waiting(self, term: int, syncs: range) -> int:
+        """The number of rewards that are in the batches of these syncs and not released."""
+        query = "SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND sync >= ? AND sync < ?"
+        with self.engine.read() as sql:
+            ((rewards,),) = sql.all(query, (term, syncs.start, syncs.stop))
+            return int(rewards)
+
     def issuers(self, term: int, new: bytes) -> frozenset[bytes] | None:
         """Who has made decisions since this store was last brought forward, with a `new` one; None if it never was."""
         if (found := self.state(term, FORWARDED)) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from fedbandit.federation.wire.heads import NONE, Head
 
 __all__ = ["StoredSync", "SyncStore"]
 
+LACKS = "lacks "  # followed by a party's name
+_SYNC = struct.Struct("<I")
 _FINAL = [state.value for state in SyncState if state.final]
 
 
@@ -142,6 +145,20 @@ class SyncStore:
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM syncs WHERE value IS NOT NULL ORDER BY sync DESC LIMIT 1")
             return bytes(rows[0][0]) if rows else None
+
+    def lack(self, party: str, sync: int | None) -> None:
+        """Note the first sync whose result a party lacks; None once it was sent it."""
+        with self.engine.transaction() as sql:
+            if sync is None:
+                sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (LACKS + party,))
+            else:
+                put_state(sql, 0, LACKS + party, _SYNC.pack(sync))
+
+    def lacking(self) -> dict[str, int]:
+        """Who lacks a result, and the first sync of which it lacks it."""
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT name, value FROM states WHERE term = 0 AND name LIKE ?", (f"{LACKS}%",))
+            return {name.removeprefix(LACKS): int(_SYNC.unpack(bytes(value))[0]) for name, value in rows}
 
     def remember(self, key: str, value: bytes) -> bytes:
         """Keep a value under a key for good. Returns the value that was kept first."""

@@ -39,7 +39,7 @@ class Analyzer(SyncKeeper):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # `Holds` sent to the mixer
-        self._lacking: dict[str, int] = {}  # by party that asks: the first sync whose result it lacks
+        self._lacking = self.store.lacking()  # by party that asks: the first sync whose result it lacks
         self._supplied: Repeats[str] = Repeats(self.agreement.timing.deadline, self._steady)
 
     def accept(self, context: Context, payload: bytes) -> Taken:
@@ -81,6 +81,7 @@ class Analyzer(SyncKeeper):
     async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
         """Note what a silo lacks that is new or was brought forward, and waits for no outcome of its own; or what the
         mixer says that silos lack. It is sent once per deadline, however often it is asked for."""
+        await self._patiently(lambda: self.store.lack(sender.name, sync))
         self._lacking[sender.name] = sync
 
     async def lost(self, given_up: StoredSync, only: str) -> None:
@@ -159,25 +160,41 @@ class Analyzer(SyncKeeper):
     async def _answer_again(self) -> None:
         await super()._answer_again()
         for name, sync in list(self._lacking.items()):
-            if not self._supplied.said(name) or self._supplied.due(name):
-                for closed in self._newest(sync):
-                    await self.publish(closed, only=name)
-                if (given_up := self.store.at(sync)).state is SyncState.GIVEN_UP:
-                    await self.lost(given_up, only=name)
-                    self._repeats.done((sync, name))
-                self._supplied.done(name)
-                if self._lacking[name] == sync:  # it may have asked for more meanwhile
-                    del self._lacking[name]
+            if self._supplied.said(name) and not self._supplied.due(name):
+                continue
+            if name == self._mixer and sync == self.store.next_sync() and self._never_comes(sync):
+                log.error("sync %d: the mixer has lost its total, which never arrived here", sync)
+                self._skip(sync)
+            else:
+                await self._send_again(name, sync)
+            self._supplied.done(name)
+            if self._lacking[name] == sync:  # it may have asked for more meanwhile
+                self.store.lack(name, None)
+                del self._lacking[name]
 
-    def _newest(self, sync: int) -> list[StoredSync]:
-        """What a silo is sent that lacks the result of this sync: the newest results from there on, and the newest one
-        of a sync that was not skipped. The next term begins with one of them."""
+    def _never_comes(self, sync: int) -> bool:
+        """Whether the mixer was seen to have made its total of a sync, and the total itself is not here: it came when
+        this party could not take it."""
+        mixer = self.agreement.holder("mixer").name
+        return self.seen.of(mixer).syncs > sync and mixer not in self.store.senders(sync)
+
+    async def _send_again(self, name: str, sync: int) -> None:
+        """Send what a party lacks: the result of this sync and the newest ones. To what the mixer asks for every silo
+        listens, so that is no more than needed."""
+        for closed in self._newest(sync, 1 if name == self._mixer else NEWEST):
+            await self.publish(closed, only=name)
+        if (given_up := self.store.at(sync)).state is SyncState.GIVEN_UP:
+            await self.lost(given_up, only=name)
+            self._repeats.done((sync, name))
+
+    def _newest(self, sync: int, most: int) -> list[StoredSync]:
+        """The result of this sync, the newest ones after it, and the newest one of a sync that was not skipped: with
+        one of these the next term begins."""
         last = self.store.next_sync() - 1
-        newest = range(min(last, max(sync, last - NEWEST + 1)), last + 1)
         back = map(self.store.at, range(last, max(-1, last - self.plan.reach), -1))
-        learnt = next((one for one in back if one.state is SyncState.PUBLISHED and one.cohort), None)
-        earlier = [learnt] if learnt is not None and learnt.sync < newest.start else []
-        return [one for one in (*earlier, *map(self.store.at, newest)) if one.state is SyncState.PUBLISHED]
+        learnt = next((one.sync for one in back if one.state is SyncState.PUBLISHED and one.cohort), last)
+        wanted = sorted({sync, learnt, *range(max(sync, last - most + 1), last + 1), last})
+        return [one for one in map(self.store.at, wanted) if one.state is SyncState.PUBLISHED]
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody is greeted: parties with another plan or format must see that, and parties that were dismissed must

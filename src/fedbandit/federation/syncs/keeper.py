@@ -257,13 +257,13 @@ class SyncKeeper(ABC):
         unanswered, self._unanswered = sorted(self._unanswered), set()
         for sync, sender in unanswered:
             closed = self.store.at(sync)
-            if closed.state not in (SyncState.PUBLISHED, SyncState.GIVEN_UP) or not self._repeats.due((sync, sender)):
-                continue
-            if closed.state is SyncState.PUBLISHED:
+            asked = (sync, sender)
+            if closed.state is SyncState.PUBLISHED and self._repeats.due(asked):
                 await self.publish(closed, only=sender)
-            else:
+                self._repeats.done(asked)
+            elif closed.state is SyncState.GIVEN_UP and (not self._repeats.said(asked) or self._repeats.due(asked)):
                 await self.lost(closed, only=sender)
-            self._repeats.done((sync, sender))
+                self._repeats.done(asked)
 
     def own(self) -> Head:
         """This party's own head, after the syncs that it has closed."""
@@ -396,8 +396,8 @@ class SyncKeeper(ABC):
                 await self._patiently(lambda: self._take_answer(sender, greeting))
         if mismatch is None:
             await self._compare_members(sender, greeting)
-        if mismatch is None and greeting.lacks is not None and greeting.lacks < len(self.plan.ticks):
-            await self.supply(sender, greeting.lacks, greeting.question)
+            if greeting.lacks is not None and greeting.lacks < len(self.plan.ticks) and self._is_member(sender):
+                await self.supply(sender, greeting.lacks, greeting.question)
         if greeting.question != NO_QUESTION and self._can_tell(sender):
             await self.answer(sender, greeting)
 
@@ -430,6 +430,9 @@ class SyncKeeper(ABC):
                 self._answered.add(sender.name)
         except MessageError as error:
             self.refused.note(error)
+
+    def _is_member(self, party: PublicKeys) -> bool:
+        return self.agreement.member(party.name) is not None
 
     def _can_tell(self, receiver: PublicKeys) -> bool:
         """Whether this party may send to the receiver."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.sync_store import StoredSync
@@ -70,13 +71,28 @@ class Mixer(SyncKeeper):
             await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, only or receiver))}")
 
     async def lost(self, given_up: StoredSync, only: str) -> None:
-        """Pass on to the analyzer that somebody waits for a sync, if silos cannot tell it themselves."""
-        if not self._waits_for_holds:
+        """Tell the analyzer, if it waits for this total itself, or if silos that wait for it cannot tell it."""
+        if only == self._analyzer.name or not self._waits_for_holds:
             await self.say_lacks(self._analyzer, given_up.sync, self._repeats.suffix((given_up.sync, only)))
 
+    def _keep(self, taken: Sequence[Taken]) -> None:
+        """Refuse to go on if the analyzer has made models from more totals than this store has: both were put back, so
+        that the analyzer may not know it either."""
+        super()._keep(taken)
+        analyzer = self._analyzer.name
+        models = max((one.syncs for message in taken for one in message.sightings if one.party == analyzer), default=0)
+        if models > (closed := self.store.next_sync()) and self.problem is None:
+            self._refuse(
+                f"this store is behind: it has closed {closed} syncs, and the analyzer has made models of {models}. Put"
+                " the newest copy in its place, or bring this one forward: stop it and run `fedbandit mixer forward`."
+                " If the analyzer's store was put back too, and does not know those totals any more, end the term: the"
+                " founder begins a new one with `fedbandit federation renew`"
+            )
+
     async def supply(self, sender: PublicKeys, sync: int, question: bytes) -> None:
-        """Pass on what a silo lacks, if silos cannot tell the analyzer themselves."""
-        if not self._waits_for_holds and sender.role == "silo":
+        """Pass on what a silo lacks, if silos cannot tell the analyzer themselves and its total was sent."""
+        published = self.store.at(sync).state is SyncState.PUBLISHED
+        if published and not self._waits_for_holds and sender.role == "silo":
             await self.say_lacks(self._analyzer, sync, f".{question.hex()}")
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
