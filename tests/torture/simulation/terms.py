@@ -17,13 +17,14 @@ from fedbandit.federation.renewal import begun_from
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import Roll
+from fedbandit.federation.setup.roll import Roll, kept_editions
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.decisions.tickets import UnknownDecision
 from fedbandit.federation.silo.terms import check_begins
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.store.rewards import FOR_GOOD
+from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.schedule import Clock
 from tests.torture.simulation.broker import Broker
@@ -157,9 +158,19 @@ class SecondTerm:
         self.oracle.done_with(name, envelope)
 
     def _seen(self) -> list[str]:
-        """Silos of which those who must answer have seen a release."""
-        keepers = [self.first.memory(name).came for name in self.nodes if name not in self.oracle.silos]
-        return [name for name in self.oracle.silos if any(name in who for came in keepers for who in came.values())]
+        """Silos of which a mixer or an analyzer that knows their keys has a release on disk. If nobody has, nobody can
+        tell that a ledger was lost (docs/reliability.md)."""
+        return [name for name in self.oracle.silos if any(self._knows(keeper, name) for keeper in self._keepers)]
+
+    @property
+    def _keepers(self) -> list[Node]:
+        return [node for name, node in self.nodes.items() if name not in self.oracle.silos]
+
+    def _knows(self, keeper: Node, silo: str) -> bool:
+        store, charter = SyncStore(SimulatedEngine(keeper.disk, Process())), self.members.charter
+        seen = SeenStore(store.engine, "").of(silo)
+        editions = max(kept_editions(store.recall, charter.plan.hash), keeper.file or (), key=len)
+        return seen.syncs > 0 and self.setting.agreement.member(silo) in Roll(charter, editions).keys_of(silo)
 
     def _lose(self, name: str) -> None:
         self.oracle.bereft.add(name)
