@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -24,15 +25,19 @@ from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import EditionError, Roll
 from fedbandit.federation.silo import book, terms
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.heads import NONE
+from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.link import Link
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
@@ -306,15 +311,74 @@ def rotated(folder: Path, name: str) -> None:
     founding.change(folder, Edition(1, "", 1, "rotate", name, Home.load(folder / name).new_keys()))
 
 
-def test_keys_that_changed_while_the_others_were_down_are_not_those_of_a_new_ledger(ended, tmp_path):
+@pytest.mark.parametrize("heard", [True, False])
+def test_keys_that_changed_while_the_others_were_down_are_not_those_of_a_new_ledger(ended, tmp_path, heard):
     """What they had seen of the silo was forgotten, so it began the new term as if it had spent nothing."""
     folder, _ = ended
     rotated(folder, "silo-00")
+    for role in ("mixer", "analyzer") if not heard else ():
+        (folder / role / "members.json").unlink()
     run("federation", "renew", folder, "--plan", tmp_path / "next.json")
     run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term")
     for file in (folder / "silo-00").glob("silo.db*"):
         file.unlink()
     assert "a ledger of 3 entries; this store holds 0 and 0" in (begun_anew(folder, "silo-00") or "")
+
+
+class Term(NamedTuple):
+    """A term as a mixer knows it: its members, and what was seen in it."""
+
+    members: Roll
+    store: SyncStore
+
+
+def begun_with(folder: Path, agreed: Agreement, earlier: Sequence[Term] = ()) -> Term:
+    """A mixer begins a term."""
+    store = SyncStore(open_engine(folder / f"{agreed.plan.hash}.db"))
+    for last in earlier:
+        process.take_over(store, agreed, last.store, last.members)
+    return Term(Roll(agreed), store)
+
+
+def test_a_new_ledger_goes_on_in_the_term_after_it(ended, tmp_path):
+    """Its head is shorter than that of the ledger that was given up, and must not be hidden by it."""
+    folder, _ = ended
+    old, home, kept = founding.roll_of(folder), Home.load(folder / "silo-00"), ExitStack()
+    with kept:
+        first = begun_with(tmp_path, old.charter)
+        kept.callback(first.store.engine.close)
+        given_up = Party(old.charter, home.keys, home.public).signed(3, b"a" * 32)
+        SeenStore(first.store.engine, "").note([("silo-00", 3, given_up)])
+
+        fresh = home.keys.rotated()
+        again = replace(old.members_after([fresh.public("silo-00", "silo")]), plan=NEXT)
+        second = begun_with(tmp_path, again, [first])
+        kept.callback(second.store.engine.close)
+        assert SeenStore(second.store.engine, "").of("silo-00").head == NONE
+        begun = Party(again, fresh, again.party("silo-00")).signed(1, b"b" * 32)
+        SeenStore(second.store.engine, "").note([("silo-00", 1, begun)])
+
+        following = replace(second.members.members_after(), plan=NEXT.changed(rounds=7))
+        third = begun_with(tmp_path, following, [second, first])
+        kept.callback(third.store.engine.close)
+        assert SeenStore(third.store.engine, "").of("silo-00").head == begun
+
+
+def test_keys_that_were_given_up_with_a_ledger_are_never_keys_again(ended):
+    """What they sign would not be held against the silo."""
+    folder, _ = ended
+    home = Home.load(folder / "silo-00")
+    agreed = founding.roll_of(folder).members_after([home.keys.rotated().public("silo-00", "silo")])
+    agreed.save(folder / "again.json")
+    assert Agreement.load(folder / "again.json") == agreed
+    with pytest.raises(ArgumentError, match="not given up with a ledger, but silo-00"):
+        Roll(agreed).members_after([home.public])
+    key = PartyKeys.load(folder / "operator.key").signer
+    with pytest.raises(EditionError, match="given up with a ledger"):
+        Roll(agreed).next(Edition(1, "", 1, "rotate", "silo-00", home.public), key)
+    data = agreed.as_dict()
+    with pytest.raises(ArgumentError, match="retired must hold identities of 32 bytes"):
+        Agreement.from_dict({**data, "retired": ["00"]})
 
 
 @pytest.mark.parametrize("known_from", ["file", "store"])

@@ -15,6 +15,12 @@ __all__ = ["Size", "Tally", "empty_postgres", "postgres_url", "size", "stand_ins
 
 Size = Callable[[int, int], int]
 Tally = Callable[[str, int], None]
+LONGEST = "test_soak.py"  # takes as long as all others together on one core
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test begins first: the others fit beside it, and nobody waits for it alone at the end."""
+    items.sort(key=lambda item: item.path.name != LONGEST)
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ and their batches are read from the store, never from here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit import statistics
 from fedbandit.bandit.linucb import Model
 from fedbandit.federation.states import ReleaseState
@@ -57,10 +57,9 @@ class OwnKnowledge:
     def refresh(self, public: PublicModel) -> None:
         """Use a new public model: read what the silo has seen so far, and which part of it is in the model."""
         parts, waiting = self._store.own(self._term)
-        seen = summed(self._plan, waiting)
-        for part, sums in parts.items():
-            seen = seen.plus(sums if self._plan.forget == 1 else sums.times(self._left(part, public.sync)))
-        released = self._held_by(public, parts)
+        table = _table(parts, self._plan.protocol.width)
+        seen = summed(self._plan, waiting).plus(self._all(parts, table, public.sync))
+        released = self._held_by(public, list(parts), table)
         with self._lock:
             self._seen, self._released, self._public = seen, released, public
             self._more, self._model = _Fresh([], []), None
@@ -91,24 +90,36 @@ class OwnKnowledge:
         own = OwnData(sums, np.asarray(seen.squares), np.asarray(seen.visits), self._released)
         return local_knowledge(self._plan, own, self._public).model(self._plan)
 
-    def _left(self, part: int, sync: int) -> float:
-        """The weight of a part's data in the public sums of this sync; 1 for data that came later."""
-        return float(self._plan.forget ** max(0, sync - sync_of(part)))
+    def _all(self, parts: Mapping[int, PartSums], table: Integers, sync: int) -> PartSums:
+        """The sums of all parts, weighted as data of their time are in the public sums of this sync; data that came
+        later count in full."""
+        if self._plan.forget == 1:
+            value, weights = table.sum(axis=0), np.ones(len(parts))
+        else:
+            weights = np.array([self._plan.forget ** max(0, sync - sync_of(part)) for part in parts])
+            value = np.rint(weights[:, None] * table).astype(np.int64).sum(axis=0)
+        visits, squares = (float(weights @ [sums[position] for sums in parts.values()]) for position in (0, 1))
+        return PartSums(visits, squares, value.astype("<i8").tobytes())
 
-    def _held_by(self, public: PublicModel, parts: dict[int, PartSums]) -> Floats:
+    def _held_by(self, public: PublicModel, parts: Sequence[int], table: Integers) -> Floats:
         """The silo's own part of the public prefix sum: its batches, weighted as they were decoded."""
-        held = np.zeros(self._plan.protocol.width)
         if public.sync == NONE_YET:
-            return held
+            return np.zeros(self._plan.protocol.width)
         states = (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
         lost = sorted(sync for state in states for sync in self._store.in_state(self._term, state))
         first = max(0, public.sync - self._plan.reach)  # earlier batches have no weight left
         since = [sync - first for sync in lost if sync >= first]
-        weights = self._plan.protocol.kept_weights(since, public.sync - first)
-        for sync, weight in enumerate(weights, first):
-            if sync in parts:
-                held += weight * parts[sync].sums
+        kept = self._plan.protocol.kept_weights(since, public.sync - first)
+        weights = np.array([kept[part - first] if first <= part <= public.sync else 0.0 for part in parts])
+        held: Floats = np.einsum("p,pw->w", weights, table)
         return held
+
+
+def _table(parts: Mapping[int, PartSums], width: int) -> Integers:
+    """The packed contributions of parts (parts, width); 0 where none are kept. A term may have thousands of parts, so
+    they are added up together and not one by one."""
+    joined = b"".join(sums.value or bytes(8 * width) for sums in parts.values())
+    return np.frombuffer(joined, dtype="<i8").astype(np.int64, copy=False).reshape(len(parts), width)
 
 
 def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:

@@ -182,21 +182,19 @@ def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Rol
 
     A ledger continues from term to term. Without this, a silo that loses its store or goes back to an old copy between
     two terms would begin the new one as if it had never spent anything, and would count people who must not count
-    again. A silo that has lost its keys and is a member under new ones begins a new ledger, and no head is compared
-    with it. A silo that is not yet a member may join later, so its head is kept: only its signer is ever held to it.
+    again. Only the head of a ledger that the new term's file ends is left out (`Agreement.retired`): that its signer
+    has other keys now says nothing, because keys are also replaced while a ledger goes on, and this party may not have
+    heard of that. A silo that is not yet a member may join later: only its signer is ever held to a head.
 
     `last` is that term's list of members in this party's directory. It may have an edition that the store never
-    received, because the party was down: without that edition, new keys would look like those of a new ledger.
+    received, because the party was down.
     """
     kept, seen = kept_editions(earlier.recall, last.charter.plan.hash), SeenStore(earlier.engine, "")
     roll = last if last.number >= len(kept) else Roll(last.charter, kept)
     store.end(last.charter.plan.hash)
-    sightings = []
-    for silo in roll.newest.seats or roll.newest.silos:
-        head, known, now = seen.of(silo).head, roll.keys_of(silo), agreed.member(silo)
-        if head != NONE and (now is None or now in known):
-            sightings.append((silo, 0, head))
-    SeenStore(store.engine, EARLIER).note(sightings)
+    heads = {silo: seen.of(silo).head for silo in roll.newest.seats or roll.newest.silos}
+    going_on = [(silo, 0, head) for silo, head in heads.items() if head != NONE and not agreed.is_retired(silo, head)]
+    SeenStore(store.engine, EARLIER).note(going_on)
 
 
 async def keep(home: Home, party: Party, orders: Orders) -> None:

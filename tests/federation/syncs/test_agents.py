@@ -44,25 +44,36 @@ def forged(running, sync, outcome, previous=None):
     return analyzer.seal("model", running.homes["silo-00"].party().public, sync, model.encode())
 
 
+async def saved(running):
+    """A copy of the first silo's store, made while it is stopped."""
+    await running.stop("silo-00")
+    file = shutil.copy(running.homes["silo-00"].path / "silo.db", running.path / "saved.db")
+    await running.start("silo-00")
+    return file
+
+
+async def put_back(running, copy):
+    """The first silo runs from an old copy of its store, or from none, until it knows that it does."""
+    folder = running.homes["silo-00"].path
+    await running.stop("silo-00")
+    for left in folder.glob("silo.db*"):
+        left.unlink()
+    if copy is not None:
+        shutil.copy(copy, folder / "silo.db")
+    await running.start("silo-00")
+    await running.until(lambda: "old copy" in (running.running["silo-00"].problem or ""))
+
+
 @pytest.mark.parametrize("copy", ["old", "none"])
 def test_a_silo_put_back_to_an_older_state_draws_nothing_again(tmp_path, copy):
     """It drew the same releases with new noise, and its ledger said "intact"."""
 
     async def scenario(running):
-        folder = running.homes["silo-00"].path
         await running.sync(0)
-        await running.stop("silo-00")
-        shutil.copy(folder / "silo.db", tmp_path / "saved.db")
-        await running.start("silo-00")
+        before = await saved(running)
         await running.sync(1)
-        await running.stop("silo-00")
-        for left in folder.glob("silo.db*"):
-            left.unlink()
-        if copy == "old":
-            shutil.copy(tmp_path / "saved.db", folder / "silo.db")
-        await running.start("silo-00")
+        await put_back(running, before if copy == "old" else None)
         silo = running.running["silo-00"]
-        await running.until(lambda: "old copy" in (silo.problem or ""))
         known = len(silo.silo.store.ledger())
         await running.batch(2)
         await running.wait(3, ["silo-01", "silo-02"])
@@ -79,18 +90,11 @@ def test_an_old_copy_of_a_silo_is_brought_forward_without_drawing_again(tmp_path
     async def scenario(running):
         home = running.homes["silo-00"]
         await running.sync(0)
-        await running.stop("silo-00")
-        shutil.copy(home.path / "silo.db", tmp_path / "saved.db")
-        await running.start("silo-00")
+        before = await saved(running)
         await running.sync(1)
         await running.sync(2)
         seen = running.running["silo-00"].silo.store.last_entry()
-        await running.stop("silo-00")
-        for left in home.path.glob("silo.db*"):
-            left.unlink()
-        shutil.copy(tmp_path / "saved.db", home.path / "silo.db")
-        await running.start("silo-00")
-        await running.until(lambda: "old copy" in (running.running["silo-00"].problem or ""))
+        await put_back(running, before)
         await running.stop("silo-00")
         engine = open_engine(home.path / "silo.db")
         store = SiloStore(engine)
@@ -282,17 +286,10 @@ def test_a_silo_that_was_brought_forward_over_the_last_sync_gets_the_last_model(
     async def scenario(running):
         home = running.homes["silo-00"]
         await running.sync(0)
-        await running.stop("silo-00")
-        shutil.copy(home.path / "silo.db", tmp_path / "saved.db")
-        await running.start("silo-00")
+        before = await saved(running)
         await running.sync(1)
         models = running.running["silo-00"].silo.store.models(1)
-        await running.stop("silo-00")
-        for left in home.path.glob("silo.db*"):
-            left.unlink()
-        shutil.copy(tmp_path / "saved.db", home.path / "silo.db")
-        await running.start("silo-00")
-        await running.until(lambda: "old copy" in (running.running["silo-00"].problem or ""))
+        await put_back(running, before)
         await running.stop("silo-00")
         engine = open_engine(home.path / "silo.db")
         answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import forwarding
 from fedbandit.federation.silo.decisions.tickets import DecisionIds
@@ -33,6 +34,15 @@ def who_was_served_by_raw_data_counts_in_the_next_term(patch: Patch) -> None:
 @planted
 def what_was_seen_of_ledgers_is_forgotten_with_a_new_plan(patch: Patch) -> None:
     patch.setattr(node, "take_over", lambda *given: None)
+
+
+@planted
+def whoever_has_other_keys_now_begins_a_new_ledger(patch: Patch) -> None:
+    def replaced(self: Agreement, silo: str, head: Head) -> bool:
+        now = self.member(silo)
+        return now is not None and not head.is_of(silo, now.verifier)
+
+    patch.setattr(Agreement, "is_retired", replaced)
 
 
 @planted

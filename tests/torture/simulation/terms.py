@@ -17,7 +17,7 @@ from fedbandit.federation.renewal import begun_from
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import Roll, kept_editions
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.decisions.tickets import UnknownDecision
 from fedbandit.federation.silo.terms import check_begins
@@ -144,7 +144,8 @@ class SecondTerm:
         self.faults = Faults(self.setting, self.nodes, self.broker, self.oracle, self.chance, self.say)
         self.clients, self._running, self.waiting = clients, running, set(self.nodes)
         if self.setting.plan.privacy is not None and self.chance.random() < LOST and (seen := self._seen()):
-            self._lose(self.chance.choice(seen))
+            rekeyed = [name for name in seen if len(self.members.keys_of(name)) > 1]  # its ledger goes on all the same
+            self._lose(self.chance.choice(rekeyed or seen))
         for node in self.nodes.values():
             node.renewing = True
             loop.call_later(self.chance.uniform(0.0, LATEST), self._accept, node)
@@ -158,19 +159,11 @@ class SecondTerm:
         self.oracle.done_with(name, envelope)
 
     def _seen(self) -> list[str]:
-        """Silos of which a mixer or an analyzer that knows their keys has a release on disk. If nobody has, nobody can
-        tell that a ledger was lost (docs/reliability.md)."""
-        return [name for name in self.oracle.silos if any(self._knows(keeper, name) for keeper in self._keepers)]
-
-    @property
-    def _keepers(self) -> list[Node]:
-        return [node for name, node in self.nodes.items() if name not in self.oracle.silos]
-
-    def _knows(self, keeper: Node, silo: str) -> bool:
-        store, charter = SyncStore(SimulatedEngine(keeper.disk, Process())), self.members.charter
-        seen = SeenStore(store.engine, "").of(silo)
-        editions = max(kept_editions(store.recall, charter.plan.hash), keeper.file or (), key=len)
-        return seen.syncs > 0 and self.setting.agreement.member(silo) in Roll(charter, editions).keys_of(silo)
+        """Silos of which a mixer or an analyzer has a release on disk. If nobody has, nobody can tell that a ledger was
+        lost (docs/reliability.md)."""
+        keepers = [node for name, node in self.nodes.items() if name not in self.oracle.silos]
+        stores = [SeenStore(SimulatedEngine(keeper.disk, Process()), "") for keeper in keepers]
+        return [name for name in self.oracle.silos if any(store.of(name).syncs > 0 for store in stores)]
 
     def _lose(self, name: str) -> None:
         self.oracle.bereft.add(name)

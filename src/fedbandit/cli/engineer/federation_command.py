@@ -221,9 +221,7 @@ def renew(
         checks.no_effect(context, ("model", "weight"), "with --from-nothing")
     directory, offered = founders(directory, key=not new_operator_key), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
-    last = replace(founding.roll_of(directory).newest, seats=())  # a new term assigns all seats afresh
-    for card in cards:
-        last = last.rekeyed(card)
+    last = founding.roll_of(directory).members_after(cards)
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
     begins = _begins(start, offered)
@@ -246,6 +244,11 @@ def renew(
     publish(directory, agreed)
     output.say(f"{offered.guarantee}\n")
     output.say(f"the new term: {learnt}")
+    if anew := [card.name for card in cards if card.role == "silo"]:
+        output.say(
+            f"a new ledger may begin at {', '.join(anew)}: add by hand what the old one says was spent (if it is not"
+            " lost, and a key was only stolen, `fedbandit federation rotate` lets it go on)"
+        )
     output.say(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"

@@ -12,11 +12,13 @@ from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fedbandit import _validate
 from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.timing import Timing, is_time
+from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.plan import Plan
@@ -27,7 +29,9 @@ from fedbandit.schedule import Clock
 __all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
-LATER = ("signer",)  # fields added later; a federation without them keeps the members that it began with
+# Fields added later, which are not written if empty. Without `signer`, members stay those that the term began with.
+LATER = ("signer", "retired")
+IDENTITY_BYTES = 32
 SCHEMES = ("nats", "tls")
 
 
@@ -48,6 +52,7 @@ class Agreement:
     parties: tuple[PublicKeys, ...] = ()
     signer: bytes = b""  # public key that verifies changes of the members; empty: the members do not change
     seats: tuple[str, ...] = ()  # the silo that has, or had, each seat; by default the silos in order of their names
+    retired: tuple[bytes, ...] = ()  # identities with which silos signed ledgers of earlier terms, and have begun anew
 
     def __post_init__(self) -> None:
         party_name(self.id)
@@ -63,6 +68,12 @@ class Agreement:
         if len(self.silos) > self.plan.silos:
             raise ArgumentError(
                 "parties", f"must hold at most the plan's {self.plan.silos} silos, got {len(self.silos)}"
+            )
+        if any(len(identity) != IDENTITY_BYTES for identity in self.retired):
+            raise ArgumentError("retired", f"must hold identities of {IDENTITY_BYTES} bytes each")
+        if again := [party.name for party in self.parties if party.identity in self.retired]:
+            raise ArgumentError(
+                "parties", f"must have keys that were not given up with a ledger, but {', '.join(again)} has such keys"
             )
         for role in ("mixer", "analyzer"):
             if sum(party.role == role for party in self.parties) > 1:
@@ -155,6 +166,10 @@ class Agreement:
             raise ArgumentError("card", f"must have new keys of the {known.role} {party.name!r}, but {has}")
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
+    def is_retired(self, silo: str, head: Head) -> bool:
+        """Whether a head is of a ledger that the silo has given up: it has begun another one since."""
+        return any(head.is_of(silo, Ed25519PublicKey.from_public_bytes(identity)) for identity in self.retired)
+
     @cached_property
     def fingerprint(self) -> str:
         """A short hash of the whole agreement, keys included."""
@@ -175,6 +190,7 @@ class Agreement:
             "operator": self.operator.hex(),
             "parties": [party.as_dict() for party in self.parties],
             **({"signer": self.signer.hex()} if self.signer else {}),
+            **({"retired": [identity.hex() for identity in self.retired]} if self.retired else {}),
         }
 
     @classmethod
@@ -189,6 +205,7 @@ class Agreement:
             bytes.fromhex(data["operator"]),
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),
             bytes.fromhex(data.get("signer", "")),
+            retired=tuple(bytes.fromhex(identity) for identity in data.get("retired", ())),
         )
 
     def save(self, path: Path) -> None:

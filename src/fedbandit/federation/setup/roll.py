@@ -112,6 +112,16 @@ class Roll:
         found = (members.member(name) for members in reversed(self._lists))
         return list(dict.fromkeys(party for party in found if party is not None))
 
+    def members_after(self, cards: Sequence[PublicKeys] = ()) -> Agreement:
+        """The federation with its members of the next term, some of which have new keys. A silo that is given new keys
+        here, and not by an edition, gives up its ledger and begins another one: all keys that could have signed the old
+        one are retired."""
+        agreed = replace(self.newest, seats=())  # a new term assigns all seats afresh
+        for card in cards:
+            former = [party.identity for party in self.keys_of(card.name) if party.role == "silo"]
+            agreed = replace(agreed.rekeyed(card), retired=(*agreed.retired, *former))
+        return agreed
+
     # -- what changes it ----------------------------------------------------------------------------------------------
 
     def tie(self, remember: Callable[[str, bytes], bytes], recall: Callable[[str], bytes | None]) -> None:

@@ -55,11 +55,6 @@ class PartSums(NamedTuple):
         value = np.asarray(self.sums + more.sums, dtype="<i8").tobytes() if self.value or more.value else b""
         return PartSums(self.visits + more.visits, self.squares + more.squares, value)
 
-    def times(self, weight: float) -> PartSums:
-        """The sums after a sync at which the past keeps this weight."""
-        value = np.rint(weight * self.sums).astype("<i8").tobytes() if self.value else b""
-        return PartSums(weight * self.visits, weight * self.squares, value)
-
 
 NO_SUMS = PartSums(0, 0.0, b"")
 Adding = Callable[[Rows], PartSums]  # computes the sums of rows by the plan's rules

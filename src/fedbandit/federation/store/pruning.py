@@ -54,9 +54,9 @@ def forgotten_before(sql: Sql, term: int) -> float:
 
 def prune_syncs(sql: Sql, before: int) -> None:
     """Delete what a mixer or an analyzer has of the syncs before this one: results, heads, and what the mixer was told
-    about them."""
+    about them. One head more is kept: the oldest result that is left is sent with the head that it follows."""
     for (sync,) in sql.all("SELECT sync FROM syncs WHERE sync < ?", (before,)):
-        sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (head_key(sync),))
+        sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (head_key(sync - 1),))
         sql.all("DELETE FROM meta WHERE key = ?", (holds_key(sync),))
         sql.all("DELETE FROM syncs WHERE sync = ?", (sync,))
 
