@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import EditionError, Roll
 from fedbandit.federation.silo import book, terms
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
@@ -36,8 +34,9 @@ from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire.heads import NONE
-from fedbandit.federation.wire.keys import PartyKeys
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
@@ -325,60 +324,156 @@ def test_keys_that_changed_while_the_others_were_down_are_not_those_of_a_new_led
     assert "a ledger of 3 entries; this store holds 0 and 0" in (begun_anew(folder, "silo-00") or "")
 
 
-class Term(NamedTuple):
-    """A term as a mixer knows it: its members, and what was seen in it."""
-
-    members: Roll
-    store: SyncStore
+def without_store(home: Path) -> None:
+    for file in home.glob("silo.db*"):
+        file.unlink()
 
 
-def begun_with(folder: Path, agreed: Agreement, earlier: Sequence[Term] = ()) -> Term:
-    """A mixer begins a term."""
-    store = SyncStore(open_engine(folder / f"{agreed.plan.hash}.db"))
-    for last in earlier:
-        process.take_over(store, agreed, last.store, last.members)
-    return Term(Roll(agreed), store)
+def without_keys(home: Path) -> Path:
+    """A silo that has lost everything joins again; the file of its new public keys."""
+    shutil.rmtree(home)
+    card = home.with_name("card.json")
+    card.write_text(json.dumps(Home.create(home, name=home.name, role="silo").public.as_dict()))
+    return card
 
 
-def test_a_new_ledger_goes_on_in_the_term_after_it(ended, tmp_path):
-    """Its head is shorter than that of the ledger that was given up, and must not be hidden by it."""
+def following(folder: Path, plan: fb.Plan, *options: object) -> None:
+    """The next term, which silo-00 accepts; it begins from nothing, since nobody has played the last one."""
+    file = folder / "following.json"
+    file.write_text(json.dumps(plan.as_dict()))
+    run("federation", "renew", folder, "--plan", file, "--from-nothing", *options)
+    shutil.copy(folder / "federation.json", folder / "silo-00" / "federation.json")
+    (folder / "silo-00" / "members.json").unlink(missing_ok=True)
+
+
+def seen(folder: Path, length: int, role: str = "analyzer") -> Head:
+    """A mixer or analyzer sees a release of silo-00 in the newest term, which makes its ledger so long."""
+    home, silo = Home.load(folder / role), Home.load(folder / "silo-00")
+    engine = open_engine(process.claimed(home, home.agreement()))
+    process.bind(engine, home.agreement())
+    head = heads.signed("silo-00", length, bytes([length]) * 32, (silo.later_keys() or [silo.keys])[-1].signer)
+    process.remember_terms(home, SyncStore(engine))
+    SeenStore(engine, "").note([("silo-00", 1, head)])
+    engine.close()
+    return head
+
+
+LOST = "this store is an old copy, or empty"
+
+
+def test_a_new_ledger_begins_in_its_term_whatever_was_seen_before(ended):
+    """The keys of the terms before are not all known, so keys cannot tell which ledger a head is of."""
     folder, _ = ended
-    old, home, kept = founding.roll_of(folder), Home.load(folder / "silo-00"), ExitStack()
-    with kept:
-        first = begun_with(tmp_path, old.charter)
-        kept.callback(first.store.engine.close)
-        given_up = Party(old.charter, home.keys, home.public).signed(3, b"a" * 32)
-        SeenStore(first.store.engine, "").note([("silo-00", 3, given_up)])
-
-        fresh = home.keys.rotated()
-        again = replace(old.members_after([fresh.public("silo-00", "silo")]), plan=NEXT)
-        second = begun_with(tmp_path, again, [first])
-        kept.callback(second.store.engine.close)
-        assert SeenStore(second.store.engine, "").of("silo-00").head == NONE
-        begun = Party(again, fresh, again.party("silo-00")).signed(1, b"b" * 32)
-        SeenStore(second.store.engine, "").note([("silo-00", 1, begun)])
-
-        following = replace(second.members.members_after(), plan=NEXT.changed(rounds=7))
-        third = begun_with(tmp_path, following, [second, first])
-        kept.callback(third.store.engine.close)
-        assert SeenStore(third.store.engine, "").of("silo-00").head == begun
+    rotated(folder, "silo-00")
+    following(folder, NEXT)
+    seen(folder, 4)
+    without_store(folder / "silo-00")
+    assert LOST in (begun_anew(folder, "silo-00") or "")
+    following(folder, NEXT.changed(rounds=7), "--new-ledger", "silo-00")
+    assert begun_anew(folder, "silo-00") is None
+    without_store(folder / "silo-00")
+    following(folder, NEXT.changed(rounds=8))
+    assert begun_anew(folder, "silo-00") is None  # nobody has seen anything of the new one
+    seen(folder, 1)
+    without_store(folder / "silo-00")
+    following(folder, NEXT.changed(rounds=9))
+    assert "a ledger of 1 entries; this store holds 0" in (begun_anew(folder, "silo-00") or "")
 
 
-def test_keys_that_were_given_up_with_a_ledger_are_never_keys_again(ended):
-    """What they sign would not be held against the silo."""
+def test_new_keys_alone_begin_no_new_ledger(ended):
+    """The operator has signed keys of a new directory, in place of those of a lost one."""
     folder, _ = ended
+    card = without_keys(folder / "silo-00")
+    founding.change(folder, Edition(1, "", 1, "rotate", "silo-00", PublicKeys.load(card)))
+    following(folder, NEXT)
+    assert LOST in (begun_anew(folder, "silo-00") or "")
+    following(folder, NEXT.changed(rounds=7), "--new-ledger", "silo-00")
+    assert begun_anew(folder, "silo-00") is None
+
+
+def test_what_was_seen_of_a_silo_outlives_a_term_without_it_and_the_store_in_which_it_was_seen(ended):
+    folder, _ = ended
+    founding.change(folder, Edition(1, "", 1, "dismiss", "silo-00"))
+    following(folder, NEXT)
+    for role in ("mixer", "analyzer"):
+        home = Home.load(folder / role)
+        engine = open_engine(process.claimed(home, home.agreement()))
+        process.remember_terms(home, SyncStore(engine))
+        engine.close()
+        Path(home.store(PLAN.hash)).unlink()  # a backup of today does not hold it
+    following(folder, NEXT.changed(rounds=7))
     home = Home.load(folder / "silo-00")
-    agreed = founding.roll_of(folder).members_after([home.keys.rotated().public("silo-00", "silo")])
-    agreed.save(folder / "again.json")
-    assert Agreement.load(folder / "again.json") == agreed
-    with pytest.raises(ArgumentError, match="not given up with a ledger, but silo-00"):
-        Roll(agreed).members_after([home.public])
-    key = PartyKeys.load(folder / "operator.key").signer
-    with pytest.raises(EditionError, match="given up with a ledger"):
-        Roll(agreed).next(Edition(1, "", 1, "rotate", "silo-00", home.public), key)
-    data = agreed.as_dict()
-    with pytest.raises(ArgumentError, match="retired must hold identities of 32 bytes"):
-        Agreement.from_dict({**data, "retired": ["00"]})
+    founding.change(folder, Edition(1, "", 1, "admit", "silo-00", home.public))
+    shutil.copy(folder / "members.json", home.path / "members.json")
+    without_store(home.path)
+    assert LOST in (begun_anew(folder, "silo-00") or "")
+
+
+def test_a_store_whose_place_was_chosen_is_found_in_the_next_term(ended, tmp_path):
+    """A keeper needs another place for the new term, and what it had seen was forgotten without a word."""
+    folder, _ = ended
+    for role in ("mixer", "analyzer"):
+        home, chosen = Home.load(folder / role), tmp_path / f"chosen-{role}.db"
+        for file in Path(home.store(PLAN.hash)).parent.glob(f"{role}-*.db*"):
+            file.rename(Path(str(chosen) + file.name.partition(".db")[2]))
+        replace(home.settings, store=str(chosen)).save(home.path / "party.json")
+    following(folder, NEXT)
+    for role in ("mixer", "analyzer"):
+        home = Home.load(folder / role)
+        replace(home.settings, store=str(tmp_path / f"next-{role}.db")).save(home.path / "party.json")
+    without_store(folder / "silo-00")
+    assert LOST in (begun_anew(folder, "silo-00") or "")
+
+
+def test_what_is_not_there_of_an_earlier_term_is_said(ended, caplog):
+    folder, _ = ended
+    following(folder, NEXT)
+    mixer = Home.load(folder / "mixer")
+    Path(mixer.store(PLAN.hash)).unlink()
+    seen(folder, 4, "mixer")
+    assert "the store of an earlier term is not at" in caplog.text
+
+
+def test_a_file_from_before_the_last_term_is_refused(ended, tmp_path):
+    """It does not know whose ledger has begun since."""
+    folder, _ = ended
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json", "--new-ledger", "silo-00")
+    said = run("federation", "accept", folder / "silo-01", folder / "federation.json", "--new-term")
+    assert "silo-00 may begin a new ledger" in said
+    (tmp_path / "other.json").write_text(json.dumps(NEXT.changed(rounds=7).as_dict()))
+    run("federation", "renew", old, "--plan", tmp_path / "other.json", "--from-nothing")
+    said = run("federation", "accept", folder / "silo-01", old / "federation.json", "--new-term", ok=False)
+    assert "must be of a term after term 2, which is here, got term 2" in said
+
+
+def test_who_begins_a_new_ledger_must_be_a_silo(ended, tmp_path):
+    folder, _ = ended
+    for name in ("analyzer", "silo-09"):
+        renew = ("federation", "renew", folder, "--plan", tmp_path / "next.json", "--new-ledger", name)
+        assert f"must name a silo, of this term or an earlier one, got '{name}'" in run(*renew, ok=False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("term", 0, "term must be"),
+        ("term", "2", "term must be"),
+        ("ledgers", [], "ledgers must be a table"),
+        ("ledgers", {"silo-00": 3}, "ledgers must have terms from 2 to 2, got 3"),
+        ("ledgers", {"silo-00": 1}, "ledgers must have terms from 2 to 2, got 1"),
+        ("ledgers", {"silo-00": "2"}, "ledgers must be"),
+        ("ledgers", {"silo 00": 2}, "name must"),
+    ],
+)
+def test_nonsense_about_terms_is_refused(ended, field, value, says):
+    agreed = founding.roll_of(ended[0]).next_term((), ["silo-00"])
+    agreed.save(ended[0] / "again.json")
+    assert Agreement.load(ended[0] / "again.json") == agreed
+    assert agreed.fingerprint != replace(agreed, ledgers={}).fingerprint != replace(agreed, term=3).fingerprint
+    with pytest.raises(ArgumentError, match=says):
+        Agreement.from_dict({**agreed.as_dict(), field: value})
 
 
 @pytest.mark.parametrize("known_from", ["file", "store"])

@@ -18,14 +18,12 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "what is kept is sent under keys that were replaced",
     "a party greets under keys that nobody has heard of",
     "a silo that is brought forward forgets what it spent",
-    "whoever has other keys now begins a new ledger",
     "who is brought forward begins a new chain",
     "who was brought forward is not sent the newest model",
     "what an old copy took is released after it was brought forward",
 )
 BEGIN = {  # the seed from which on it is looked for; else 0
     "nothing is ever said again": 2000,
-    "whoever has other keys now begins a new ledger": 2000,
     "who is brought forward begins a new chain": 600,
     "who was brought forward is not sent the newest model": 3600,
 }

@@ -32,7 +32,7 @@ from fedbandit.federation.setup.certificates import check_pair
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, rolls_of
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.roll import Roll, binding_key, kept_editions, read_editions
+from fedbandit.federation.setup.roll import binding_key, read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -47,7 +47,6 @@ from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.telemetry import logs, traces
 from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
-from fedbandit.federation.wire.heads import NONE
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.refused import Refused
 
@@ -161,40 +160,36 @@ def claimed(home: Home, agreement: Agreement) -> str:
 
 def remember_terms(home: Home, store: SyncStore) -> None:
     """Copy into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
-    newest, *earlier = rolls_of(home.path / FEDERATION)
+    newest, *earlier = (roll.charter for roll in rolls_of(home.path / FEDERATION))
     for last in earlier:
-        place = home.store(last.charter.plan.hash)
-        if place == home.store(newest.charter.plan.hash) or not begun(place):
+        place = home.earlier_store(last.plan.hash)
+        if place == home.store(newest.plan.hash) or not begun(place):
+            log.warning("the store of an earlier term is not at %s: what was seen in it alone is not known", place)
             continue
         try:
             engine = read_engine(place)
             try:
-                take_over(store, newest.charter, SyncStore(engine), last)
+                take_over(store, newest, SyncStore(engine), last)
             finally:
                 engine.close()
         except Exception as error:  # a damaged store must not prevent all later terms: others have seen the silos too
             log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
 
 
-def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Roll) -> None:
-    """Copy the heads of the silos' ledgers from the store of an earlier term into that of the new one, and note there
-    that the earlier term is over.
+def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:
+    """Copy the heads of the silos' ledgers from the store of an earlier term, `last`, into that of the new one, and
+    note there that the earlier term is over.
 
     A ledger continues from term to term. Without this, a silo that loses its store or goes back to an old copy between
     two terms would begin the new one as if it had never spent anything, and would count people who must not count
-    again. Only the head of a ledger that the new term's file ends is left out (`Agreement.retired`): that its signer
-    has other keys now says nothing, because keys are also replaced while a ledger goes on, and this party may not have
-    heard of that. A silo that is not yet a member may join later: only its signer is ever held to a head.
-
-    `last` is that term's list of members in this party's directory. It may have an edition that the store never
-    received, because the party was down.
+    again. Whether a ledger continues is what the new term's file says, and nothing else: keys also change while it
+    does. The heads of silos that are no members now are kept, because they may join again.
     """
-    kept, seen = kept_editions(earlier.recall, last.charter.plan.hash), SeenStore(earlier.engine, "")
-    roll = last if last.number >= len(kept) else Roll(last.charter, kept)
-    store.end(last.charter.plan.hash)
-    heads = {silo: seen.of(silo).head for silo in roll.newest.seats or roll.newest.silos}
-    going_on = [(silo, 0, head) for silo, head in heads.items() if head != NONE and not agreed.is_retired(silo, head)]
-    SeenStore(store.engine, EARLIER).note(going_on)
+    store.end(last.plan.hash)
+    keepers = {party.name for party in last.parties if party.role != "silo"}
+    seen = SeenStore(earlier.engine, "").heads()
+    going_on = [silo for silo in seen if silo not in keepers and agreed.ledger_since(silo) <= last.term]
+    SeenStore(store.engine, EARLIER).note([(silo, 0, seen[silo]) for silo in going_on])
 
 
 async def keep(home: Home, party: Party, orders: Orders) -> None:

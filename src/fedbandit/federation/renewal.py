@@ -21,7 +21,7 @@ from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["begun_again", "begun_from", "check_accepts", "check_keys", "newest"]
+__all__ = ["begun_again", "begun_from", "check_accepts", "check_follows", "newest"]
 
 
 def newest(home: Home) -> tuple[int, Outcome] | None:
@@ -60,10 +60,17 @@ def check_accepts(home: Home, plan: Plan, *, end: bool = False) -> None:
         engine.close()
 
 
-def check_keys(home: Home, offered: Agreement) -> None:
-    """Refuse the file of a new term that gives a member keys that were replaced in the last term: it was made from an
-    old copy of the founder's directory, and whoever has stolen those keys could speak for that member again."""
+def check_follows(home: Home, offered: Agreement) -> None:
+    """Refuse the file of a new term that was made from an old copy of the founder's directory. One made before the last
+    term does not know whose ledgers have begun since, and has no greater number. One made in the last term may give a
+    member keys that were replaced, and whoever has stolen those could speak for that member again."""
     last = home.agreement()
+    if last.term > 1 and offered.term <= last.term:
+        raise ArgumentError(
+            "federation",
+            f"must be of a term after term {last.term}, which is here, got term {offered.term}: it was made from an old"
+            " copy of the founder's directory, so tell its sender",
+        )
     given, place = read_editions(home.path / MEMBERS), home.store(last.plan.hash)
     if begun(place):
         engine = read_engine(place)

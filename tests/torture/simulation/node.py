@@ -11,9 +11,9 @@ from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
 from fedbandit.federation.process import bind, take_over
 from fedbandit.federation.recovery import old_copy
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.forwarding import bring_forward
 from fedbandit.federation.silo.outgoing import Sealer
@@ -59,7 +59,7 @@ class Node:
         self.forwarded = False  # whether it was brought forward, or never can be: nobody tries again
         self.stranded = False  # whether what was put back cannot begin the term, and somebody has given it up
         self.renewing = False  # whether others may work under another plan for a while
-        self.before: tuple[Disk, Roll] | None = None  # of a mixer or an analyzer: its store of the term before
+        self.before: tuple[Disk, Agreement] | None = None  # of a mixer or an analyzer: its store of the term before
         self._new_term = False
         self._connect, self._say, self._fail = connect, say, fail
         self._task: asyncio.Task[None] | None = None

@@ -8,11 +8,12 @@ from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import forwarding
 from fedbandit.federation.silo.decisions.tickets import DecisionIds
+from fedbandit.federation.silo.greetings import Greetings
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.store.rewards import FOR_GOOD
 from fedbandit.federation.wire import envelopes
 from fedbandit.federation.wire.envelopes import Context, EnvelopeError
-from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.heads import NONE, Greeting, Head
 from tests.torture.simulation import node
 from tests.torture.simulation.planted import PLANTED, Patch, planted
 
@@ -37,12 +38,20 @@ def what_was_seen_of_ledgers_is_forgotten_with_a_new_plan(patch: Patch) -> None:
 
 
 @planted
-def whoever_has_other_keys_now_begins_a_new_ledger(patch: Patch) -> None:
-    def replaced(self: Agreement, silo: str, head: Head) -> bool:
-        now = self.member(silo)
-        return now is not None and not head.is_of(silo, now.verifier)
+def only_heads_under_its_newest_keys_are_held_against_a_silo(patch: Patch) -> None:
+    judge = Greetings.answers
 
-    patch.setattr(Agreement, "is_retired", replaced)
+    async def lenient(self: Greetings) -> dict[str, Greeting]:
+        found, newest = await judge(self), self._party.public
+        own = {name for name, one in found.items() if one.seen.is_of(self._party.name, newest.verifier)}
+        return {name: one if name in own else one._replace(seen=NONE) for name, one in found.items()}
+
+    patch.setattr(Greetings, "answers", lenient)
+
+
+@planted
+def a_silo_that_may_begin_a_new_ledger_is_held_to_the_old_one(patch: Patch) -> None:
+    patch.setattr(Agreement, "ledger_since", lambda self, silo: 1)
 
 
 @planted

@@ -40,6 +40,7 @@ __all__ = ["SecondTerm"]
 LEAD = 1.5 * PERIOD  # seconds until the clock of the new term begins to count
 LATEST = 2.5 * PERIOD  # seconds until the last party is told
 AGAIN = 4.0  # seconds until a silo that cannot accept yet tries again
+ANEW = 0.25  # the share of these in which the new term's file says that it begins a new ledger
 LOST = 0.3  # the share of renewals in which a silo loses its store between the terms
 KILLED = 0.4  # the share of parties that are killed soon after they have accepted
 ACCIDENTS = ("kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "replay", "reboot", "set_clock")
@@ -54,6 +55,7 @@ class _BothTerms(Oracle):
         super().__init__(agreed.plan, agreed.silos, disks, first.cap, say, lambda: first._now() - begins)
         self.violations, self.clocks_right = first.violations, first.clocks_right
         self.bereft: set[str] = set()  # silos that have nothing of the first term any more
+        self.anew: set[str] = set()  # those of them that may begin a new ledger
         self._first = first
         self._begun: dict[str, int] = {}  # by silo: transactions on its disk when it accepted
 
@@ -83,7 +85,7 @@ class _BothTerms(Oracle):
                 self._of_this_term(name, statement)
             elif statement.query.startswith("INSERT INTO models (term"):
                 self._model_of_this_term(name, statement)
-        if name in self.bereft and self.memory(name).drawn:
+        if name in self.bereft - self.anew and self.memory(name).drawn:
             self.fail(f"{name} draws although its ledger of the term before is lost")
 
     def _of_this_term(self, name: str, statement: Statement) -> None:
@@ -134,7 +136,10 @@ class SecondTerm:
         """The operator renews, and everybody is told sooner or later."""
         loop = asyncio.get_running_loop()
         now, analyzer = loop.time(), self.nodes["analyzer"]
-        self.setting = _renewed(self.chance, self.setting, self.members.newest, analyzer.disk, now)
+        lost = self._lost()
+        anew = [name for name in lost if self.chance.random() < ANEW]
+        agreed = self.members.next_term((), anew)
+        self.setting = _renewed(self.chance, self.setting, agreed, analyzer.disk, now)
         self.oracle = _BothTerms(self.first, self.setting.agreement, now + LEAD)
         for name in [name for name in self.nodes if name not in self.setting.parties]:
             running[name].cancel()
@@ -143,9 +148,10 @@ class SecondTerm:
         self.broker.crossed, self.broker.done_with = self._crossed, self._done_with
         self.faults = Faults(self.setting, self.nodes, self.broker, self.oracle, self.chance, self.say)
         self.clients, self._running, self.waiting = clients, running, set(self.nodes)
-        if self.setting.plan.privacy is not None and self.chance.random() < LOST and (seen := self._seen()):
-            rekeyed = [name for name in seen if len(self.members.keys_of(name)) > 1]  # its ledger goes on all the same
-            self._lose(self.chance.choice(rekeyed or seen))
+        self.oracle.bereft.update(lost)
+        self.oracle.anew.update(anew)
+        for name in lost:
+            self.nodes[name].restored = name not in anew  # whoever may not draw comes to no end
         for node in self.nodes.values():
             node.renewing = True
             loop.call_later(self.chance.uniform(0.0, LATEST), self._accept, node)
@@ -158,16 +164,20 @@ class SecondTerm:
         self.first.done_with(name, envelope)
         self.oracle.done_with(name, envelope)
 
+    def _lost(self) -> list[str]:
+        """The silo that loses its store between the terms, if one does: one whose keys were replaced, if there is one,
+        because its ledger goes on all the same."""
+        if self.setting.plan.privacy is None or not self.chance.random() < LOST or not (seen := self._seen()):
+            return []
+        return [self.chance.choice([name for name in seen if len(self.members.keys_of(name)) > 1] or seen)]
+
     def _seen(self) -> list[str]:
         """Silos of which a mixer or an analyzer has a release on disk. If nobody has, nobody can tell that a ledger was
         lost (docs/reliability.md)."""
-        keepers = [node for name, node in self.nodes.items() if name not in self.oracle.silos]
+        silos = self.members.newest.silos
+        keepers = [node for name, node in self.nodes.items() if node.party.public.role != "silo"]
         stores = [SeenStore(SimulatedEngine(keeper.disk, Process()), "") for keeper in keepers]
-        return [name for name in self.oracle.silos if any(store.of(name).syncs > 0 for store in stores)]
-
-    def _lose(self, name: str) -> None:
-        self.oracle.bereft.add(name)
-        self.nodes[name].restored = True
+        return [name for name in silos if any(store.of(name).syncs > 0 for store in stores)]
 
     def _accept(self, node: Node) -> None:
         """As `federation accept --new-term` and a start do it; a silo tries again until its last term is over."""
@@ -194,8 +204,7 @@ class SecondTerm:
             disk.announce_to(wrote)
             observe.begins(name, disk)
         else:
-            last = Roll(self.members.charter, node.file or ())
-            node.before, disk = (disk, last), Disk(wrote)
+            node.before, disk = (disk, self.members.charter), Disk(wrote)
         node.file = None
         node.accept(self._party(name), disk)
         self.waiting.discard(name)
@@ -241,7 +250,7 @@ def _renewed(chance: random.Random, setting: Setting, agreed: Agreement, analyze
     if learnt and chance.random() < 0.8:
         offered = begun_from(last, offered, *learnt[-1], weight=chance.choice((1.0, 0.5)))
     start = START + now + LEAD if isinstance(last.schedule, Clock) else agreed.timing.start
-    following: Agreement = replace(agreed, plan=offered, timing=replace(agreed.timing, start=start), seats=())
+    following: Agreement = replace(agreed, plan=offered, timing=replace(agreed.timing, start=start))
     members = [(one, setting.parties[one.name]) for one in following.parties]
     parties = {one.name: Party(following, party.keys, one) for one, party in members}
     return setting._replace(plan=offered, parties=parties)

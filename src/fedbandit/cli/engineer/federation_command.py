@@ -197,6 +197,10 @@ def renew(
     replace_card: Annotated[
         list[Path] | None, typer.Option("--replace", help="Card with the new keys of a member that has lost its own.")
     ] = None,
+    new_ledger: Annotated[
+        list[str] | None,
+        typer.Option("--new-ledger", metavar="NAME", help="A silo that has lost its ledger and begins another one."),
+    ] = None,
     new_operator_key: Annotated[
         bool, typer.Option("--new-operator-key", help="The operator's key is lost: make a new one.")
     ] = False,
@@ -221,7 +225,8 @@ def renew(
         checks.no_effect(context, ("model", "weight"), "with --from-nothing")
     directory, offered = founders(directory, key=not new_operator_key), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
-    last = founding.roll_of(directory).members_after(cards)
+    roll = founding.roll_of(directory)
+    last = roll.next_term(cards, _silos(directory, new_ledger or []))
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
     begins = _begins(start, offered)
@@ -244,11 +249,7 @@ def renew(
     publish(directory, agreed)
     output.say(f"{offered.guarantee}\n")
     output.say(f"the new term: {learnt}")
-    if anew := [card.name for card in cards if card.role == "silo"]:
-        output.say(
-            f"a new ledger may begin at {', '.join(anew)}: add by hand what the old one says was spent (if it is not"
-            " lost, and a key was only stolen, `fedbandit federation rotate` lets it go on)"
-        )
+    members_command.say_new_ledgers(agreed)
     output.say(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"
@@ -258,6 +259,17 @@ def renew(
             f"the broker at {agreed.broker} was not asked, or has not answered, so it is unknown whether this directory"
             " has the newest members: compare the members in this file with those of the last term"
         )
+
+
+def _silos(directory: Path, names: list[str]) -> list[str]:
+    """The names, if they are of silos that have been members, as far as the founder's directory says."""
+    from fedbandit.federation.setup.home import FEDERATION, rolls_of
+
+    lists = [roll.newest for roll in rolls_of(directory / FEDERATION)]
+    known = {silo for members in lists for silo in members.seats or members.silos}
+    if unknown := [name for name in names if name not in known]:
+        raise ArgumentError("--new-ledger", f"must name a silo, of this term or an earlier one, got {unknown[0]!r}")
+    return names
 
 
 def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: bool) -> tuple[Plan, str]:
@@ -332,13 +344,14 @@ def accept(
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
     if new_term:
-        renewal.check_keys(party, offered)
+        renewal.check_follows(party, offered)
         renewal.check_accepts(party, offered.plan, end=end_term)
     put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:
         (home / MEMBERS).unlink(missing_ok=True)  # editions belong to one term, and continue its file
         output.say(f"{offered.plan.guarantee}\n")
+        members_command.say_new_ledgers(offered)
     output.say(f"fingerprint {offered.fingerprint}: compare it with the others'")
 
 

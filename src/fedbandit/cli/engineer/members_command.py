@@ -188,6 +188,15 @@ def publish(directory: Path, agreed: Agreement) -> None:
             (directory / role / MEMBERS).unlink(missing_ok=True)
 
 
+def say_new_ledgers(agreed: Agreement) -> None:
+    """Say which silos begin a new ledger with this term: the people of theirs must know what was spent before."""
+    if silos := [silo for silo, term in agreed.ledgers.items() if term == agreed.term]:
+        output.say(
+            f"{', '.join(silos)} may begin a new ledger, and nobody compares it with the old one: what the old one says"
+            " was spent must be added by hand"
+        )
+
+
 def _signed(directory: Path, sign: Callable[[], Roll]) -> Roll:
     """Sign an edition and register it with the broker, unless the broker knows one that is missing here."""
     from fedbandit.federation.setup import register

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fedbandit import _validate
 from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.timing import Timing, is_time
-from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.plan import Plan
@@ -29,9 +27,8 @@ from fedbandit.schedule import Clock
 __all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
-# Fields added later, which are not written if empty. Without `signer`, members stay those that the term began with.
-LATER = ("signer", "retired")
-IDENTITY_BYTES = 32
+# Fields added later, not written while they have their defaults. Without `signer`, members stay as the term began.
+LATER = ("signer", "term", "ledgers")
 SCHEMES = ("nats", "tls")
 
 
@@ -52,7 +49,8 @@ class Agreement:
     parties: tuple[PublicKeys, ...] = ()
     signer: bytes = b""  # public key that verifies changes of the members; empty: the members do not change
     seats: tuple[str, ...] = ()  # the silo that has, or had, each seat; by default the silos in order of their names
-    retired: tuple[bytes, ...] = ()  # identities with which silos signed ledgers of earlier terms, and have begun anew
+    term: int = 1  # its number; one file after the other has a greater one
+    ledgers: Mapping[str, int] = field(default_factory=dict, hash=False)  # the terms in which silos began new ledgers
 
     def __post_init__(self) -> None:
         party_name(self.id)
@@ -69,12 +67,13 @@ class Agreement:
             raise ArgumentError(
                 "parties", f"must hold at most the plan's {self.plan.silos} silos, got {len(self.silos)}"
             )
-        if any(len(identity) != IDENTITY_BYTES for identity in self.retired):
-            raise ArgumentError("retired", f"must hold identities of {IDENTITY_BYTES} bytes each")
-        if again := [party.name for party in self.parties if party.identity in self.retired]:
-            raise ArgumentError(
-                "parties", f"must have keys that were not given up with a ledger, but {', '.join(again)} has such keys"
-            )
+        _validate.count("term", self.term)
+        if not isinstance(self.ledgers, Mapping):
+            raise ArgumentError("ledgers", f"must be a table of silos and terms, got {self.ledgers!r}")
+        for name, term in self.ledgers.items():
+            party_name(name)
+            if not 1 < _validate.count("ledgers", term) <= self.term:
+                raise ArgumentError("ledgers", f"must have terms from 2 to {self.term}, got {term} for {name!r}")
         for role in ("mixer", "analyzer"):
             if sum(party.role == role for party in self.parties) > 1:
                 raise ArgumentError("parties", f"must hold at most one {role}")
@@ -166,9 +165,9 @@ class Agreement:
             raise ArgumentError("card", f"must have new keys of the {known.role} {party.name!r}, but {has}")
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
-    def is_retired(self, silo: str, head: Head) -> bool:
-        """Whether a head is of a ledger that the silo has given up: it has begun another one since."""
-        return any(head.is_of(silo, Ed25519PublicKey.from_public_bytes(identity)) for identity in self.retired)
+    def ledger_since(self, silo: str) -> int:
+        """The term in which a silo's ledger began. What was seen of the silo before was of another ledger."""
+        return self.ledgers.get(silo, 1)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -190,7 +189,8 @@ class Agreement:
             "operator": self.operator.hex(),
             "parties": [party.as_dict() for party in self.parties],
             **({"signer": self.signer.hex()} if self.signer else {}),
-            **({"retired": [identity.hex() for identity in self.retired]} if self.retired else {}),
+            **({"term": self.term} if self.term > 1 else {}),
+            **({"ledgers": dict(self.ledgers)} if self.ledgers else {}),
         }
 
     @classmethod
@@ -205,7 +205,8 @@ class Agreement:
             bytes.fromhex(data["operator"]),
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),
             bytes.fromhex(data.get("signer", "")),
-            retired=tuple(bytes.fromhex(identity) for identity in data.get("retired", ())),
+            term=data.get("term", 1),
+            ledgers=data.get("ledgers", {}),
         )
 
     def save(self, path: Path) -> None:

@@ -36,6 +36,7 @@ KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federat
 KEY_FILES = "party*.key"  # the first keys and all later ones
 MEMBERS = "members.json"  # the editions of the members that this party was given as a file
 DECISIONS = "decisions.db"
+STORE = "store.txt"  # the place of an earlier term's store
 ASIDE = 12  # digits of a plan's hash in the names of files that were put aside
 NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that name files
 TOKEN_BYTES = 32
@@ -47,13 +48,16 @@ COPY_IT = "copy the complete file of your federation there"
 
 def put_aside(folder: Path, agreed: Agreement) -> None:
     """Keep the federation's file of an ended term, and the editions of its members, under other names when a new file
-    replaces it: they contain the keys that verify its ledgers."""
+    replaces it: they contain the keys that verify its ledgers. If the party has chosen the place of its store, that is
+    kept, too: a mixer or an analyzer needs another one for the new term."""
     file = folder / FEDERATION
     if not file.exists() or (plan := Agreement.load(file).plan.hash) == agreed.plan.hash:
         return
     for name in (FEDERATION, MEMBERS):
         if (folder / name).exists():
             (folder / _aside(name, plan[:ASIDE])).write_bytes((folder / name).read_bytes())
+    if (folder / SETTINGS).exists() and (store := Settings.load(folder / SETTINGS).store):
+        write_secret(folder / _aside(STORE, plan[:ASIDE]), store.encode())  # a URL may hold a password
 
 
 def rolls_of(file: Path) -> list[Roll]:
@@ -257,6 +261,11 @@ class Home:
             return self.settings.store
         suffix = "" if self.settings.role == "silo" else f"-{plan_hash[:12]}"
         return str(self.path / f"{self.settings.role}{suffix}.db")
+
+    def earlier_store(self, plan_hash: str) -> str:
+        """The party's store in an earlier term, where it was when the next term's file came."""
+        kept = self.path / _aside(STORE, plan_hash[:ASIDE])
+        return read_secret(kept).decode() if kept.exists() else self.store(plan_hash)
 
     @property
     def decision_log(self) -> Path:

@@ -112,15 +112,14 @@ class Roll:
         found = (members.member(name) for members in reversed(self._lists))
         return list(dict.fromkeys(party for party in found if party is not None))
 
-    def members_after(self, cards: Sequence[PublicKeys] = ()) -> Agreement:
-        """The federation with its members of the next term, some of which have new keys. A silo that is given new keys
-        here, and not by an edition, gives up its ledger and begins another one: all keys that could have signed the old
-        one are retired."""
-        agreed = replace(self.newest, seats=())  # a new term assigns all seats afresh
+    def next_term(self, cards: Sequence[PublicKeys] = (), new_ledgers: Iterable[str] = ()) -> Agreement:
+        """The federation as its next term begins, with new keys for some members. Silos that are given new keys here,
+        and not by an edition, have lost the old ones; they and those of `new_ledgers` begin a new ledger."""
+        agreed, term = replace(self.newest, seats=()), self.newest.term + 1  # a new term assigns all seats afresh
         for card in cards:
-            former = [party.identity for party in self.keys_of(card.name) if party.role == "silo"]
-            agreed = replace(agreed.rekeyed(card), retired=(*agreed.retired, *former))
-        return agreed
+            agreed = agreed.rekeyed(card)
+        silos = {*new_ledgers, *(card.name for card in cards if card.role == "silo")}
+        return replace(agreed, term=term, ledgers={**agreed.ledgers, **dict.fromkeys(sorted(silos), term)})
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 

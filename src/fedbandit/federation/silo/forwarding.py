@@ -35,8 +35,8 @@ from fedbandit.schedule import Clock
 __all__ = ["Loss", "OldCopy", "begin_at", "bring_forward", "further", "is_known", "loss"]
 
 WAY_OUT = (
-    "Put the newest copy in its place, or let the term end: once this silo has new keys (`federation new-keys`), the"
-    " founder can begin a term in which it has a new ledger (`fedbandit federation renew --replace CARD`)"
+    "Put the newest copy in its place, or let the term end: the founder can begin one in which this silo has a new"
+    " ledger (`fedbandit federation renew --new-ledger NAME`)"
 )
 
 
@@ -65,8 +65,11 @@ def _row(ledger: Sequence[LedgerRow], length: int) -> LedgerRow | None:
 
 
 def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Greeting]) -> str | None:
-    """Why this store cannot be the one that others have seen; None if it can. The greetings are by party, and the heads
-    in them carry the silo's own signature."""
+    """Why this store cannot be the one that others have seen; None if it can. The greetings are by party.
+
+    A head that this ledger does not have counts even if it is signed with keys that the silo does not have (any more):
+    others have verified it, and a ledger that was lost together with its keys is a lost ledger, too.
+    """
     ledger, drawn = store.ledger(), store.drawn(term)
     for name, greeting in greetings.items():
         seen, syncs = greeting.seen, greeting.syncs
@@ -113,6 +116,12 @@ def loss(copy: OldCopy) -> Loss:
     # A party that has seen nothing of this term may show a head of an earlier one, or none.
     of_term = [answer for answer in seen if answer.syncs or not is_known(ledger, answer.seen)]
     furthest = min(max((_syncs(plan, answer, earlier) for answer in of_term), default=0), len(plan.ticks))
+    if any(answer not in seen and not is_known(ledger, answer.seen) for answer in answers):
+        raise ArgumentError(
+            "store",
+            "cannot be brought forward: others hold a ledger of this silo that was signed with keys which it does not"
+            f" have, so that ledger is lost. {WAY_OUT}",
+        )
     others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
     unknown = [head.length for head in others if not is_known(ledger, head)]
     if unknown and (furthest <= drawn or min(unknown) <= book.length(ledger)):

@@ -39,6 +39,15 @@ class SeenStore:
                 return known
             return Seen(0, Head.decode(found[_SYNCS.size :]))
 
+    def heads(self) -> dict[str, Head]:
+        """The newest head of each party of which one was seen, in this term or an earlier one."""
+        with self._engine.read() as sql:
+            rows = sql.all("SELECT name FROM states WHERE term = 0 AND name LIKE ?", (f"{_SEEN}%",))
+        words = [str(name).removeprefix(_SEEN).split(" ") for (name,) in rows]
+        parties = {rest[0] for scope, *rest in words if scope in (self._scope, EARLIER) and len(rest) == 1}
+        found = {party: self.of(party).head for party in sorted(parties)}
+        return {party: head for party, head in found.items() if head != NONE}
+
     def at(self, party: str, count: int) -> Head | None:
         """The party's head at this place; None if it was not kept."""
         with self._engine.read() as sql:
