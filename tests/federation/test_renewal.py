@@ -431,7 +431,7 @@ def test_what_is_not_there_of_an_earlier_term_is_said(ended, caplog):
     mixer = Home.load(folder / "mixer")
     Path(mixer.store(PLAN.hash)).unlink()
     seen(folder, 4, "mixer")
-    assert "the store of an earlier term is not at" in caplog.text
+    assert f"the store of the term with plan {PLAN.hash[:16]} is gone" in caplog.text
 
 
 def test_a_file_from_before_the_last_term_is_refused(ended, tmp_path):

@@ -162,18 +162,18 @@ def remember_terms(home: Home, store: SyncStore) -> None:
     """Copy into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
     newest, *earlier = (roll.charter for roll in rolls_of(home.path / FEDERATION))
     for last in earlier:
-        place = home.earlier_store(last.plan.hash)
-        if place == home.store(newest.plan.hash) or not begun(place):
-            log.warning("the store of an earlier term is not at %s: what was seen in it alone is not known", place)
-            continue
+        place, plan = home.earlier_store(last.plan.hash), last.plan.hash[:16]
         try:
+            if place == home.store(newest.plan.hash) or not begun(place):
+                log.warning("the store of the term with plan %s is gone: what was seen in it alone is not known", plan)
+                continue
             engine = read_engine(place)
             try:
                 take_over(store, newest, SyncStore(engine), last)
             finally:
                 engine.close()
         except Exception as error:  # a damaged store must not prevent all later terms: others have seen the silos too
-            log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
+            log.error("what was seen of the silos in the term with plan %s cannot be read: %s", plan, error)
 
 
 def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:

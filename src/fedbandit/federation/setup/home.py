@@ -57,7 +57,8 @@ def put_aside(folder: Path, agreed: Agreement) -> None:
         if (folder / name).exists():
             (folder / _aside(name, plan[:ASIDE])).write_bytes((folder / name).read_bytes())
     if (folder / SETTINGS).exists() and (store := Settings.load(folder / SETTINGS).store):
-        write_secret(folder / _aside(STORE, plan[:ASIDE]), store.encode())  # a URL may hold a password
+        (kept := folder / _aside(STORE, plan[:ASIDE])).unlink(missing_ok=True)
+        write_secret(kept, store.encode())  # a URL may hold a password
 
 
 def rolls_of(file: Path) -> list[Roll]:
