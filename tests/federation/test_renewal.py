@@ -30,13 +30,13 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore, open_engine
-from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.store.seen import EARLIER, SeenStore
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import heads
-from fedbandit.federation.wire.heads import Head
-from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.heads import NONE, Head
+from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from fedbandit.federation.wire.link import Link
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
@@ -417,6 +417,8 @@ def test_a_store_whose_place_was_chosen_is_found_in_the_next_term(ended, tmp_pat
         for file in Path(home.store(PLAN.hash)).parent.glob(f"{role}-*.db*"):
             file.rename(Path(str(chosen) + file.name.partition(".db")[2]))
         replace(home.settings, store=str(chosen)).save(home.path / "party.json")
+        for _ in range(2):
+            Home.load(home.path).note_store(PLAN.hash)  # as it does when it starts
     following(folder, NEXT)
     for role in ("mixer", "analyzer"):
         home = Home.load(folder / role)
@@ -431,7 +433,8 @@ def test_what_is_not_there_of_an_earlier_term_is_said(ended, caplog):
     mixer = Home.load(folder / "mixer")
     Path(mixer.store(PLAN.hash)).unlink()
     seen(folder, 4, "mixer")
-    assert f"the store of the term with plan {PLAN.hash[:16]} is gone" in caplog.text
+    assert "no store of an earlier term is there" in caplog.text
+    assert PLAN.hash[:16] in caplog.text
 
 
 def test_a_file_from_before_the_last_term_is_refused(ended, tmp_path):
@@ -445,7 +448,11 @@ def test_a_file_from_before_the_last_term_is_refused(ended, tmp_path):
     (tmp_path / "other.json").write_text(json.dumps(NEXT.changed(rounds=7).as_dict()))
     run("federation", "renew", old, "--plan", tmp_path / "other.json", "--from-nothing")
     said = run("federation", "accept", folder / "silo-01", old / "federation.json", "--new-term", ok=False)
-    assert "must be of a term after term 2, which is here, got term 2" in said
+    assert "must follow term 2, which is here, and be of a later one, got term 2" in said
+    (tmp_path / "other.json").write_text(json.dumps(NEXT.changed(rounds=8).as_dict()))
+    run("federation", "renew", old, "--plan", tmp_path / "other.json", "--from-nothing")  # of term 3, by now
+    said = run("federation", "accept", folder / "silo-01", old / "federation.json", "--new-term", ok=False)
+    assert "old copy of the founder's directory" in said
 
 
 def test_who_begins_a_new_ledger_must_be_a_silo(ended, tmp_path):
@@ -455,25 +462,57 @@ def test_who_begins_a_new_ledger_must_be_a_silo(ended, tmp_path):
         assert f"must name a silo, of this term or an earlier one, got '{name}'" in run(*renew, ok=False)
 
 
+KEY = 32 * "ab"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
         ("term", 0, "term must be"),
         ("term", "2", "term must be"),
-        ("ledgers", [], "ledgers must be a table"),
-        ("ledgers", {"silo-00": 3}, "ledgers must have terms from 2 to 2, got 3"),
-        ("ledgers", {"silo-00": 1}, "ledgers must have terms from 2 to 2, got 1"),
-        ("ledgers", {"silo-00": "2"}, "ledgers must be"),
-        ("ledgers", {"silo 00": 2}, "name must"),
+        ("ledgers", [], "federation"),
+        ("ledgers", {"silo-00": 2}, "federation"),
+        ("ledgers", {"silo-00": {"since": 2}}, "ledger"),
+        ("ledgers", {"silo-00": {"since": 3, "keys": []}}, "ledgers must begin by term 2, got 3"),
+        ("ledgers", {"silo-00": {"since": "2", "keys": []}}, "since must be"),
+        ("ledgers", {"silo-00": {"since": 2, "keys": ["00"]}}, "ledgers must have keys of 32 bytes"),
+        ("ledgers", {"silo-00": {"since": 2, "keys": KEY}}, "federation"),
+        ("ledgers", {"silo 00": {"since": 2, "keys": [KEY]}}, "name must"),
     ],
 )
 def test_nonsense_about_terms_is_refused(ended, field, value, says):
     agreed = founding.roll_of(ended[0]).next_term((), ["silo-00"])
-    agreed.save(ended[0] / "again.json")
-    assert Agreement.load(ended[0] / "again.json") == agreed
+    file = ended[0] / "again.json"
+    agreed.save(file)
+    assert Agreement.load(file) == agreed
     assert agreed.fingerprint != replace(agreed, ledgers={}).fingerprint != replace(agreed, term=3).fingerprint
+    file.write_text(json.dumps({**agreed.as_dict(), field: value}))
     with pytest.raises(ArgumentError, match=says):
-        Agreement.from_dict({**agreed.as_dict(), field: value})
+        Agreement.load(file)
+
+
+def test_a_lie_about_a_ledger_stops_no_silo(ended):
+    """What was never signed by the silo says nothing about it."""
+    folder, _ = ended
+    following(folder, NEXT)
+    home = Home.load(folder / "analyzer")
+    engine = open_engine(process.claimed(home, home.agreement()))
+    SeenStore(engine, "").note([("silo-00", 3, Head(99, b"x" * 32, b"y" * 64))])
+    engine.close()
+    assert begun_anew(folder, "silo-00") is None
+
+
+def test_a_head_is_not_hidden_by_a_term_without_a_budget(tmp_path):
+    """There a silo shows none; the ledger of the terms before goes on in the terms after."""
+    engine = open_engine(tmp_path / "mixer.db")
+    with ExitStack() as stack:
+        stack.callback(engine.close)
+        head = heads.signed("silo-00", 3, b"a" * 32, PartyKeys.generate().signer)
+        SeenStore(engine, EARLIER).note([("silo-00", 0, head)])
+        store = SeenStore(engine, "")
+        store.note([("silo-00", 1, NONE)])
+        assert store.of("silo-00") == (1, head)
+        assert store.heads() == {"silo-00": head}
 
 
 @pytest.mark.parametrize("known_from", ["file", "store"])

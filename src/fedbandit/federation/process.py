@@ -161,11 +161,13 @@ def claimed(home: Home, agreement: Agreement) -> str:
 def remember_terms(home: Home, store: SyncStore) -> None:
     """Copy into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
     newest, *earlier = (roll.charter for roll in rolls_of(home.path / FEDERATION))
+    gone = []
     for last in earlier:
-        place, plan = home.earlier_store(last.plan.hash), last.plan.hash[:16]
+        plan = last.plan.hash
         try:
+            place = home.store_of(plan)
             if place == home.store(newest.plan.hash) or not begun(place):
-                log.warning("the store of the term with plan %s is gone: what was seen in it alone is not known", plan)
+                gone.append(plan[:16])
                 continue
             engine = read_engine(place)
             try:
@@ -173,7 +175,9 @@ def remember_terms(home: Home, store: SyncStore) -> None:
             finally:
                 engine.close()
         except Exception as error:  # a damaged store must not prevent all later terms: others have seen the silos too
-            log.error("what was seen of the silos in the term with plan %s cannot be read: %s", plan, error)
+            log.error("what was seen of the silos in the term with plan %s cannot be read: %s", plan[:16], error)
+    if gone and len(gone) == len(earlier):
+        log.warning("no store of an earlier term is there, so what was seen in them is not known: %s", ", ".join(gone))
 
 
 def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:
@@ -188,7 +192,7 @@ def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agr
     store.end(last.plan.hash)
     keepers = {party.name for party in last.parties if party.role != "silo"}
     seen = SeenStore(earlier.engine, "").heads()
-    going_on = [silo for silo in seen if silo not in keepers and agreed.ledger_since(silo) <= last.term]
+    going_on = [silo for silo in seen if silo not in keepers and agreed.ledger(silo).since <= last.term]
     SeenStore(store.engine, EARLIER).note([(silo, 0, seen[silo]) for silo in going_on])
 
 
@@ -197,6 +201,7 @@ async def keep(home: Home, party: Party, orders: Orders) -> None:
     party.agreement.check_keys()
     engine = open_engine(claimed(home, party.agreement))
     bind(engine, party.roll.charter)
+    home.note_store(party.agreement.plan.hash)
     worker = _Keeping(party, SyncStore(engine))
     remember_terms(home, worker.store)
     member = _membership(home, party, worker, orders)

@@ -96,9 +96,8 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
 def old_copy(agent: Agent, answers: Mapping[str, Greeting]) -> OldCopy:
     """The store of this agent's silo, and what others have seen of it."""
     silo, party = agent.silo, agent.party
-    former = [known.verifier for known in party.roll.keys_of(party.name)]
     signer = party.keys_at(silo.ticker.open_sync).signer
-    return OldCopy(silo.store, silo.plan, party.name, signer, list(answers.values()), former)
+    return OldCopy(silo.store, silo.plan, party.name, signer, list(answers.values()), party.verifiers(party.name))
 
 
 def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:

@@ -61,16 +61,23 @@ def check_accepts(home: Home, plan: Plan, *, end: bool = False) -> None:
 
 
 def check_follows(home: Home, offered: Agreement) -> None:
-    """Refuse the file of a new term that was made from an old copy of the founder's directory. One made before the last
-    term does not know whose ledgers have begun since, and has no greater number. One made in the last term may give a
-    member keys that were replaced, and whoever has stolen those could speak for that member again."""
+    """Refuse a file that an old copy of the founder's directory has made. One from before the last term does not know
+    whose ledgers have begun since. One made in the last term may give a member keys that were replaced, and whoever has
+    stolen those could speak for that member again."""
     last = home.agreement()
-    if last.term > 1 and offered.term <= last.term:
+    if last.id != offered.id:  # another federation
+        return
+    again = offered.plan.hash == last.plan.hash
+    before = offered.term < last.term or (offered.term == last.term > 1 and not again)
+    if before or any(offered.ledger(silo).since < ledger.since for silo, ledger in last.ledgers.items()):
         raise ArgumentError(
             "federation",
-            f"must be of a term after term {last.term}, which is here, got term {offered.term}: it was made from an old"
-            " copy of the founder's directory, so tell its sender",
+            f"must follow term {last.term}, which is here, and be of a later one, got term {offered.term}: it was made"
+            " from an old copy of the founder's directory, so tell its sender. If that directory is lost, the next term"
+            " begins from a member's newest file (`fedbandit federation renew --new-operator-key`)",
         )
+    if again:
+        return
     given, place = read_editions(home.path / MEMBERS), home.store(last.plan.hash)
     if begun(place):
         engine = read_engine(place)

@@ -7,12 +7,13 @@ import pytest
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, is_known, loss
+from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, further, is_known, loss
 from fedbandit.federation.silo.serving import Silo, acknowledged
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore
 from fedbandit.federation.store.rewards import users_waiting
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.privacy.ledger import verify
 from fedbandit.schedule import clock as by_clock
@@ -411,3 +412,14 @@ def test_a_batch_of_a_planned_size_holds_no_more_than_that(tmp_path):
         assert [one.repeated for one in told] == [False] * 4 + [True] + [False] * 2
         assert silo.tick() == [0]
         assert silo.store.releases(1)[0].users == 4
+
+
+@pytest.mark.parametrize(("syncs", "behind"), [(2, False), (3, True)])
+def test_a_head_whose_row_is_gone_is_believed_unless_more_was_seen_than_was_drawn(lost, syncs, behind):
+    """It may be of another ledger, which began after this one was lost."""
+    other = heads.signed("silo", 1, b"x" * 32, SIGNER)
+    with opened(lost[0]) as silo:  # it has drawn two
+        with silo.store.engine.transaction() as sql:
+            sql.all("DELETE FROM ledger WHERE number = 0")
+        seen = {"mixer": Greeting(2, 2, syncs=syncs, seen=other)}
+        assert (further(silo.store, 1, PLAN, seen) is not None) == behind

@@ -51,7 +51,8 @@ def only_heads_under_its_newest_keys_are_held_against_a_silo(patch: Patch) -> No
 
 @planted
 def a_silo_that_may_begin_a_new_ledger_is_held_to_the_old_one(patch: Patch) -> None:
-    patch.setattr(Agreement, "ledger_since", lambda self, silo: 1)
+    ledger = Agreement.ledger
+    patch.setattr(Agreement, "ledger", lambda self, silo: ledger(self, silo)._replace(since=1))
 
 
 @planted

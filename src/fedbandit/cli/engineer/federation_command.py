@@ -249,7 +249,7 @@ def renew(
     publish(directory, agreed)
     output.say(f"{offered.guarantee}\n")
     output.say(f"the new term: {learnt}")
-    members_command.say_new_ledgers(agreed)
+    members_command.say_new_ledgers(agreed, roll.charter)
     output.say(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"
@@ -266,7 +266,7 @@ def _silos(directory: Path, names: list[str]) -> list[str]:
     from fedbandit.federation.setup.home import FEDERATION, rolls_of
 
     lists = [roll.newest for roll in rolls_of(directory / FEDERATION)]
-    known = {silo for members in lists for silo in members.seats or members.silos}
+    known = {silo for members in lists for silo in (*(members.seats or members.silos), *members.ledgers)}
     if unknown := [name for name in names if name not in known]:
         raise ArgumentError("--new-ledger", f"must name a silo, of this term or an earlier one, got {unknown[0]!r}")
     return names
@@ -332,7 +332,8 @@ def accept(
         members_command.accept_members(home, file)
         return
     party, offered = Party.load(home), Agreement.load(file)
-    joined = party.agreement().plan.hash
+    last = party.agreement()
+    joined = last.plan.hash
     if offered.plan.hash != joined and not new_term:
         raise ArgumentError("plan", f"must be the one that was joined, {joined[:16]}, got {offered.plan.hash[:16]}")
     if offered.plan.hash == joined and new_term:
@@ -343,15 +344,15 @@ def accept(
     own = [keys.public(name, role) for keys in (party.keys, *party.later_keys())]
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
+    renewal.check_follows(party, offered)
     if new_term:
-        renewal.check_follows(party, offered)
         renewal.check_accepts(party, offered.plan, end=end_term)
     put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:
         (home / MEMBERS).unlink(missing_ok=True)  # editions belong to one term, and continue its file
         output.say(f"{offered.plan.guarantee}\n")
-        members_command.say_new_ledgers(offered)
+        members_command.say_new_ledgers(offered, last)
     output.say(f"fingerprint {offered.fingerprint}: compare it with the others'")
 
 

@@ -188,9 +188,9 @@ def publish(directory: Path, agreed: Agreement) -> None:
             (directory / role / MEMBERS).unlink(missing_ok=True)
 
 
-def say_new_ledgers(agreed: Agreement) -> None:
-    """Say which silos begin a new ledger with this term: the people of theirs must know what was spent before."""
-    if silos := [silo for silo, term in agreed.ledgers.items() if term == agreed.term]:
+def say_new_ledgers(agreed: Agreement, last: Agreement) -> None:
+    """Say which silos may begin a new ledger: nothing but people knows what they have spent before."""
+    if silos := [silo for silo, ledger in agreed.ledgers.items() if ledger.since > last.term]:
         output.say(
             f"{', '.join(silos)} may begin a new ledger, and nobody compares it with the old one: what the old one says"
             " was spent must be added by hand"

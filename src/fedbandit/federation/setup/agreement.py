@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 import numpy as np
@@ -17,19 +17,37 @@ from fedbandit import _validate
 from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.timing import Timing, is_time
-from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
+from fedbandit.federation.wire.keys import PUBLIC_BYTES, PublicKeys, Role, party_name
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.plan import Plan
 from fedbandit.protocol.trust import names as trust_names
 from fedbandit.protocol.trust import trust as declared
 from fedbandit.schedule import Clock
 
-__all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
+__all__ = ["Agreement", "SilosLedger", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
 # Fields added later, not written while they have their defaults. Without `signer`, members stay as the term began.
 LATER = ("signer", "term", "ledgers")
 SCHEMES = ("nats", "tls")
+
+
+class SilosLedger(NamedTuple):
+    """The ledger of a silo over the terms. What was seen of the silo before it began was of another ledger."""
+
+    since: int = 1  # the term in which it began
+    keys: tuple[bytes, ...] = ()  # identities that may have signed it in earlier terms, apart from the present ones
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"since": self.since, "keys": [key.hex() for key in self.keys]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> SilosLedger:
+        _validate.known_keys("ledger", data, cls._fields, required=cls._fields)
+        keys = tuple(bytes.fromhex(key) for key in data["keys"])
+        if any(len(key) != PUBLIC_BYTES["identity"] for key in keys):
+            raise ArgumentError("ledgers", f"must have keys of {PUBLIC_BYTES['identity']} bytes")
+        return cls(data["since"], keys)
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class Agreement:
     signer: bytes = b""  # public key that verifies changes of the members; empty: the members do not change
     seats: tuple[str, ...] = ()  # the silo that has, or had, each seat; by default the silos in order of their names
     term: int = 1  # its number; one file after the other has a greater one
-    ledgers: Mapping[str, int] = field(default_factory=dict, hash=False)  # the terms in which silos began new ledgers
+    ledgers: Mapping[str, SilosLedger] = field(default_factory=dict, hash=False)  # by silo, what its keys do not say
 
     def __post_init__(self) -> None:
         party_name(self.id)
@@ -68,12 +86,9 @@ class Agreement:
                 "parties", f"must hold at most the plan's {self.plan.silos} silos, got {len(self.silos)}"
             )
         _validate.count("term", self.term)
-        if not isinstance(self.ledgers, Mapping):
-            raise ArgumentError("ledgers", f"must be a table of silos and terms, got {self.ledgers!r}")
-        for name, term in self.ledgers.items():
-            party_name(name)
-            if not 1 < _validate.count("ledgers", term) <= self.term:
-                raise ArgumentError("ledgers", f"must have terms from 2 to {self.term}, got {term} for {name!r}")
+        for name, ledger in self.ledgers.items():
+            if _validate.count("since", ledger.since) > self.term:
+                raise ArgumentError("ledgers", f"must begin by term {self.term}, got {ledger.since} for {name!r}")
         for role in ("mixer", "analyzer"):
             if sum(party.role == role for party in self.parties) > 1:
                 raise ArgumentError("parties", f"must hold at most one {role}")
@@ -165,9 +180,8 @@ class Agreement:
             raise ArgumentError("card", f"must have new keys of the {known.role} {party.name!r}, but {has}")
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
-    def ledger_since(self, silo: str) -> int:
-        """The term in which a silo's ledger began. What was seen of the silo before was of another ledger."""
-        return self.ledgers.get(silo, 1)
+    def ledger(self, silo: str) -> SilosLedger:
+        return self.ledgers.get(silo, SilosLedger())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -190,7 +204,7 @@ class Agreement:
             "parties": [party.as_dict() for party in self.parties],
             **({"signer": self.signer.hex()} if self.signer else {}),
             **({"term": self.term} if self.term > 1 else {}),
-            **({"ledgers": dict(self.ledgers)} if self.ledgers else {}),
+            **({"ledgers": {name: one.as_dict() for name, one in self.ledgers.items()}} if self.ledgers else {}),
         }
 
     @classmethod
@@ -206,7 +220,7 @@ class Agreement:
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),
             bytes.fromhex(data.get("signer", "")),
             term=data.get("term", 1),
-            ledgers=data.get("ledgers", {}),
+            ledgers={party_name(name): SilosLedger.from_dict(one) for name, one in data.get("ledgers", {}).items()},
         )
 
     def save(self, path: Path) -> None:

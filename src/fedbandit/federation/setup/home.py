@@ -48,17 +48,13 @@ COPY_IT = "copy the complete file of your federation there"
 
 def put_aside(folder: Path, agreed: Agreement) -> None:
     """Keep the federation's file of an ended term, and the editions of its members, under other names when a new file
-    replaces it: they contain the keys that verify its ledgers. If the party has chosen the place of its store, that is
-    kept, too: a mixer or an analyzer needs another one for the new term."""
+    replaces it: they contain the keys that verify its ledgers."""
     file = folder / FEDERATION
     if not file.exists() or (plan := Agreement.load(file).plan.hash) == agreed.plan.hash:
         return
     for name in (FEDERATION, MEMBERS):
         if (folder / name).exists():
             (folder / _aside(name, plan[:ASIDE])).write_bytes((folder / name).read_bytes())
-    if (folder / SETTINGS).exists() and (store := Settings.load(folder / SETTINGS).store):
-        (kept := folder / _aside(STORE, plan[:ASIDE])).unlink(missing_ok=True)
-        write_secret(kept, store.encode())  # a URL may hold a password
 
 
 def rolls_of(file: Path) -> list[Roll]:
@@ -263,8 +259,16 @@ class Home:
         suffix = "" if self.settings.role == "silo" else f"-{plan_hash[:12]}"
         return str(self.path / f"{self.settings.role}{suffix}.db")
 
-    def earlier_store(self, plan_hash: str) -> str:
-        """The party's store in an earlier term, where it was when the next term's file came."""
+    def note_store(self, plan_hash: str) -> None:
+        """Note where the store of a mixer or an analyzer is in this term, if somebody has chosen the place: in the next
+        term it must be somewhere else, and this one will be looked for."""
+        file = self.path / _aside(STORE, plan_hash[:ASIDE])
+        if self.settings.store and not (file.exists() and self.store_of(plan_hash) == self.settings.store):
+            file.unlink(missing_ok=True)
+            write_secret(file, self.settings.store.encode())  # a URL may hold a password
+
+    def store_of(self, plan_hash: str) -> str:
+        """The party's store in a term, perhaps an earlier one."""
         kept = self.path / _aside(STORE, plan_hash[:ASIDE])
         return read_secret(kept).decode() if kept.exists() else self.store(plan_hash)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, unknown_party
 from fedbandit.federation.setup.editions import Edition
@@ -204,13 +206,17 @@ class Party:
         analyzer, so the last verified head is remembered."""
         if self._verified.get(name) == head:
             return True
-        known = self.roll.keys_of(name)
-        if name == self.name:  # it may have had other keys in an earlier term
-            known += [keys.public(name, self._known_as.role) for keys in self._ring.values()]
-        if not any(head.is_of(name, one.verifier) for one in known):
+        if not any(head.is_of(name, verifier) for verifier in self.verifiers(name)):
             return False
         self._verified[name] = head
         return True
+
+    def verifiers(self, name: str) -> list[Ed25519PublicKey]:
+        """The keys with which a party may have signed its heads, also in earlier terms."""
+        known = [keys.verifier for keys in self.roll.keys_of(name)]
+        if name == self.name:
+            known += [keys.signer.public_key() for keys in self._ring.values()]
+        return known + [Ed25519PublicKey.from_public_bytes(key) for key in self.roll.charter.ledger(name).keys]
 
     def seal_anonymously(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         context = self._context(kind, NOBODY, receiver.name, sync)

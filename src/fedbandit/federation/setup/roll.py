@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement, unknown_party
+from fedbandit.federation.setup.agreement import Agreement, SilosLedger, unknown_party
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.subjects import OPERATOR
@@ -115,11 +115,20 @@ class Roll:
     def next_term(self, cards: Sequence[PublicKeys] = (), new_ledgers: Iterable[str] = ()) -> Agreement:
         """The federation as its next term begins, with new keys for some members. Silos that are given new keys here,
         and not by an edition, have lost the old ones; they and those of `new_ledgers` begin a new ledger."""
-        agreed, term = replace(self.newest, seats=()), self.newest.term + 1  # a new term assigns all seats afresh
+        agreed = replace(self.newest, term=self.newest.term + 1, seats=())  # a new term assigns all seats afresh
         for card in cards:
             agreed = agreed.rekeyed(card)
-        silos = {*new_ledgers, *(card.name for card in cards if card.role == "silo")}
-        return replace(agreed, term=term, ledgers={**agreed.ledgers, **dict.fromkeys(sorted(silos), term)})
+        begun = {*new_ledgers, *(card.name for card in cards if card.role == "silo")}
+        ledgers = {silo: self._going_on(silo) for silo in self.newest.seats or self.newest.silos}
+        ledgers = {**agreed.ledgers, **ledgers, **dict.fromkeys(begun, SilosLedger(agreed.term))}
+        known = {silo: ledger for silo, ledger in sorted(ledgers.items()) if ledger != SilosLedger()}
+        return replace(agreed, ledgers=known)
+
+    def _going_on(self, silo: str) -> SilosLedger:
+        """A silo's ledger as it goes on in the next term."""
+        present, known = self.newest.member(silo), self.newest.ledger(silo)
+        former = [keys.identity for keys in self.keys_of(silo) if keys != present]
+        return known._replace(keys=tuple(dict.fromkeys((*former, *known.keys))))
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 

@@ -65,16 +65,16 @@ def _row(ledger: Sequence[LedgerRow], length: int) -> LedgerRow | None:
 
 
 def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Greeting]) -> str | None:
-    """Why this store cannot be the one that others have seen; None if it can. The greetings are by party.
-
-    A head that this ledger does not have counts even if it is signed with keys that the silo does not have (any more):
-    others have verified it, and a ledger that was lost together with its keys is a lost ledger, too.
-    """
+    """Why this store cannot be the one that others have seen; None if it can. The greetings are by party, and the heads
+    in them carry the silo's own signature, perhaps made with keys that it has lost."""
     ledger, drawn = store.ledger(), store.drawn(term)
     for name, greeting in greetings.items():
         seen, syncs = greeting.seen, greeting.syncs
         # If there is a ledger, its signed head says how far; anybody could claim a bare number.
-        if syncs > drawn if plan.privacy is None else not is_known(ledger, seen):
+        # A head whose row is no longer kept may be another ledger's: then the number says more.
+        unsure = seen.length > 0 and _row(ledger, seen.length) is None
+        more = syncs > drawn
+        if more if plan.privacy is None else not is_known(ledger, seen) or (unsure and more):
             return (
                 f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger of"
                 f" {seen.length} entries; this store holds {drawn} and {book.length(ledger)}. Nothing is drawn from it,"
@@ -116,12 +116,6 @@ def loss(copy: OldCopy) -> Loss:
     # A party that has seen nothing of this term may show a head of an earlier one, or none.
     of_term = [answer for answer in seen if answer.syncs or not is_known(ledger, answer.seen)]
     furthest = min(max((_syncs(plan, answer, earlier) for answer in of_term), default=0), len(plan.ticks))
-    if any(answer not in seen and not is_known(ledger, answer.seen) for answer in answers):
-        raise ArgumentError(
-            "store",
-            "cannot be brought forward: others hold a ledger of this silo that was signed with keys which it does not"
-            f" have, so that ledger is lost. {WAY_OUT}",
-        )
     others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
     unknown = [head.length for head in others if not is_known(ledger, head)]
     if unknown and (furthest <= drawn or min(unknown) <= book.length(ledger)):

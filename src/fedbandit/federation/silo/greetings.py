@@ -133,7 +133,8 @@ class Greetings:
             if self._registrar.ahead(greeting):
                 self._sealer.hold(f"{name} has newer members, which this silo has asked for")
                 return False
-        known = (self._silo.store, self._silo.term.number, self._silo.plan, greetings)
+        own = {name: one for name, one in greetings.items() if self._party.is_of(self._party.name, one.seen)}
+        known = (self._silo.store, self._silo.term.number, self._silo.plan, own)
         worst = self._registrar.problem or await asyncio.to_thread(further, *known)
         if worst is not None:
             self._sealer.halt(worst)

@@ -35,9 +35,9 @@ class SeenStore:
         """The furthest that the party was seen to have come in this term, or else in an earlier one."""
         with self._engine.read() as sql:
             known = self._of(sql, party)
-            if known.head != NONE or known.syncs or (found := state_of(sql, 0, f"{_SEEN}{EARLIER} {party}")) is None:
+            if known.head != NONE or (found := state_of(sql, 0, f"{_SEEN}{EARLIER} {party}")) is None:
                 return known
-            return Seen(0, Head.decode(found[_SYNCS.size :]))
+            return known._replace(head=Head.decode(found[_SYNCS.size :]))
 
     def heads(self) -> dict[str, Head]:
         """The newest head of each party of which one was seen, in this term or an earlier one."""
