@@ -41,6 +41,18 @@ class _Fresh(NamedTuple):
     rewards: list[float]
 
 
+class _Packed(NamedTuple):
+    """Sums of several parts. A term may have thousands, so they are added up together and not one by one."""
+
+    parts: list[int]
+    counts: Floats  # visits and their squared rewards (parts, 2)
+    table: Integers  # packed contributions (parts, width)
+
+    def joined(self, more: _Packed) -> _Packed:
+        counts, table = np.concatenate([self.counts, more.counts]), np.concatenate([self.table, more.table])
+        return _Packed([*self.parts, *more.parts], counts, table)
+
+
 class OwnKnowledge:
     """Everything that a silo has seen in a term, as far as this process knows: what was in the store at the last
     refresh, and what has come through this process since. Safe to use from several threads."""
@@ -52,16 +64,21 @@ class OwnKnowledge:
         self._more = _Fresh([], [])
         self._most = max(1, NUMBERS // plan.protocol.width)  # contributions
         self._seen, self._released = NO_SUMS, np.zeros(plan.protocol.width)
+        self._batches = _packed({}, plan.protocol.width)  # those that were released: their sums do not change any more
         self._model: LocalModel | None = None
 
     def refresh(self, public: PublicModel) -> None:
         """Use a new public model: read what the silo has seen so far, and which part of it is in the model."""
-        parts, waiting = self._store.own(self._term)
-        table = _table(parts, self._plan.protocol.width)
-        seen = summed(self._plan, waiting).plus(self._all(parts, table, public.sync))
-        released = self._held_by(public, list(parts), table)
+        nothing = _packed({}, self._plan.protocol.width)
+        batches = nothing if self._plan.endless else self._batches  # without an end, old sums are deleted
+        read, waiting = self._store.own(self._term, after=max(batches.parts, default=-1))
+        more = _packed({part: sums for part, sums in read.items() if part >= 0}, self._plan.protocol.width)
+        never = _packed({part: sums for part, sums in read.items() if part < 0}, self._plan.protocol.width)
+        batches = batches.joined(more)
+        seen = summed(self._plan, waiting).plus(self._all(batches.joined(never), public.sync))
+        released = self._held_by(public, batches)
         with self._lock:
-            self._seen, self._released, self._public = seen, released, public
+            self._seen, self._released, self._public, self._batches = seen, released, public, batches
             self._more, self._model = _Fresh([], []), None
 
     def add(self, features: Sequence[bytes], rewards: Sequence[float]) -> None:
@@ -90,18 +107,18 @@ class OwnKnowledge:
         own = OwnData(sums, np.asarray(seen.squares), np.asarray(seen.visits), self._released)
         return local_knowledge(self._plan, own, self._public).model(self._plan)
 
-    def _all(self, parts: Mapping[int, PartSums], table: Integers, sync: int) -> PartSums:
+    def _all(self, known: _Packed, sync: int) -> PartSums:
         """The sums of all parts, weighted as data of their time are in the public sums of this sync; data that came
         later count in full."""
         if self._plan.forget == 1:
-            value, weights = table.sum(axis=0), np.ones(len(parts))
+            value, weights = known.table.sum(axis=0), np.ones(len(known.parts))
         else:
-            weights = np.array([self._plan.forget ** max(0, sync - sync_of(part)) for part in parts])
-            value = np.rint(weights[:, None] * table).astype(np.int64).sum(axis=0)
-        visits, squares = (float(weights @ [sums[position] for sums in parts.values()]) for position in (0, 1))
+            weights = np.array([self._plan.forget ** max(0, sync - sync_of(part)) for part in known.parts])
+            value = np.rint(weights[:, None] * known.table).astype(np.int64).sum(axis=0)
+        visits, squares = (weights @ known.counts).tolist()
         return PartSums(visits, squares, value.astype("<i8").tobytes())
 
-    def _held_by(self, public: PublicModel, parts: Sequence[int], table: Integers) -> Floats:
+    def _held_by(self, public: PublicModel, batches: _Packed) -> Floats:
         """The silo's own part of the public prefix sum: its batches, weighted as they were decoded."""
         if public.sync == NONE_YET:
             return np.zeros(self._plan.protocol.width)
@@ -110,16 +127,17 @@ class OwnKnowledge:
         first = max(0, public.sync - self._plan.reach)  # earlier batches have no weight left
         since = [sync - first for sync in lost if sync >= first]
         kept = self._plan.protocol.kept_weights(since, public.sync - first)
-        weights = np.array([kept[part - first] if first <= part <= public.sync else 0.0 for part in parts])
-        held: Floats = np.einsum("p,pw->w", weights, table)
+        weights = np.array([kept[part - first] if first <= part <= public.sync else 0.0 for part in batches.parts])
+        held: Floats = np.einsum("p,pw->w", weights, batches.table)
         return held
 
 
-def _table(parts: Mapping[int, PartSums], width: int) -> Integers:
-    """The packed contributions of parts (parts, width); 0 where none are kept. A term may have thousands of parts, so
-    they are added up together and not one by one."""
+def _packed(parts: Mapping[int, PartSums], width: int) -> _Packed:
+    """Sums of parts in one table; 0 where none are kept."""
     joined = b"".join(sums.value or bytes(8 * width) for sums in parts.values())
-    return np.frombuffer(joined, dtype="<i8").astype(np.int64, copy=False).reshape(len(parts), width)
+    table = np.frombuffer(joined, dtype="<i8").astype(np.int64).reshape(len(parts), width)
+    counts = np.array([(sums.visits, sums.squares) for sums in parts.values()]).reshape(len(parts), 2)
+    return _Packed(list(parts), counts, table)
 
 
 def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:

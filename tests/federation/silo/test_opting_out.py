@@ -16,7 +16,7 @@ from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions, unpack
 from fedbandit.federation import own_knowledge
 from fedbandit.federation.exact.exact_noise import ExactNoise
-from fedbandit.federation.own_knowledge import LocalModel
+from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
 from fedbandit.federation.silo import releasing
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
@@ -561,6 +561,10 @@ def test_what_a_silo_knows_for_them_is_forgotten_as_the_public_sums_are(tmp_path
         for sums, visits in ((own._seen.sums, 6), (own._released, 3)):
             covariance = unpack(sums * 2.0**-plan.bits, plan.dim)[1]
             assert np.trace(covariance) == pytest.approx(visits * weights.sum(), rel=1e-4)
+        at_once = OwnKnowledge(silo.store, plan, 1, silo.public)  # has not taken in one batch after the other
+        at_once.refresh(silo.public)
+        assert at_once._seen == own._seen
+        np.testing.assert_array_equal(at_once._released, own._released)
         visit(silo, 0.5, user="new", shared=False)
         own.model()
         assert own._seen.visits == pytest.approx(6 * weights.sum() + 1)

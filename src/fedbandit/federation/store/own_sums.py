@@ -100,9 +100,10 @@ def put(sql: Sql, term: int, part: int, sums: PartSums) -> None:
     )
 
 
-def parts(sql: Sql, term: int) -> dict[int, PartSums]:
-    """All sums of a term, by part: one per released batch, and those that are never released."""
-    rows = sql.all("SELECT part, visits, squares, value FROM own_sums WHERE term = ? ORDER BY part", (term,))
+def parts(sql: Sql, term: int, after: int) -> dict[int, PartSums]:
+    """The sums of a term, by part: one per released batch after this one, and those that are never released."""
+    query = "SELECT part, visits, squares, value FROM own_sums WHERE term = ? AND (part < 0 OR part > ?) ORDER BY part"
+    rows = sql.all(query, (term, after))
     return {int(part): _sums(*values) for part, *values in rows}
 
 

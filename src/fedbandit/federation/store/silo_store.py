@@ -193,10 +193,11 @@ class SiloStore:
         with self.engine.read() as sql:
             return apart(sql, term, cap)
 
-    def own(self, term: int) -> tuple[dict[int, PartSums], list[CountedRow]]:
-        """All that the silo keeps of its people: the sums by part, and the rows that are not in any sums yet."""
+    def own(self, term: int, after: int = -1) -> tuple[dict[int, PartSums], list[CountedRow]]:
+        """All that the silo keeps of its people: the sums by part, and the rows that are not in any sums yet. The sums
+        of batches up to `after` are left out."""
         with self.engine.read() as sql:
-            return own_sums.parts(sql, term), own_sums.waiting_rows(sql, term)
+            return own_sums.parts(sql, term, after), own_sums.waiting_rows(sql, term)
 
     def kept(self, term: int) -> dict[int, int]:
         """How many rewards are never released, by kind: NOWHERE for those left out (over the cap, too soon, too late),
