@@ -29,6 +29,7 @@ from fedbandit._validate import ArgumentError
 
 __all__ = [
     "NAME_BYTES",
+    "PUBLIC_BYTES",
     "ROLES",
     "PartyKeys",
     "PublicKeys",
