@@ -19,6 +19,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation import process
 from fedbandit.federation.post_office import PostOffice
+from fedbandit.federation.renewal import check_follows
 from fedbandit.federation.setup import founding, register
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
@@ -453,6 +454,28 @@ def test_a_file_from_before_the_last_term_is_refused(ended, tmp_path):
     run("federation", "renew", old, "--plan", tmp_path / "other.json", "--from-nothing")  # of term 3, by now
     said = run("federation", "accept", folder / "silo-01", old / "federation.json", "--new-term", ok=False)
     assert "old copy of the founder's directory" in said
+
+
+def test_what_cannot_be_read_of_an_earlier_term_stops_no_keeper(ended, caplog):
+    """A note that others can read is refused, as a database that is switched off is."""
+    folder, _ = ended
+    following(folder, NEXT)
+    note = folder / "mixer" / f"store-{PLAN.hash[:12]}.txt"
+    note.write_text("elsewhere.db")
+    note.chmod(0o644)
+    seen(folder, 4, "mixer")
+    assert "cannot be read" in caplog.text
+
+
+def test_a_file_of_an_earlier_number_is_refused_under_the_same_plan_but_not_from_another_federation(ended):
+    folder, _ = ended
+    following(folder, NEXT)
+    home = Home.load(folder / "silo-00")
+    offered = replace(home.agreement(), term=1)
+    with pytest.raises(ArgumentError, match="must follow term 2"):
+        check_follows(home, offered)
+    check_follows(home, home.agreement())
+    check_follows(home, replace(offered, id="another"))
 
 
 def test_who_begins_a_new_ledger_must_be_a_silo(ended, tmp_path):

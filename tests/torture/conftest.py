@@ -15,7 +15,7 @@ __all__ = ["Size", "Tally", "empty_postgres", "postgres_url", "size", "stand_ins
 
 Size = Callable[[int, int], int]
 Tally = Callable[[str, int], None]
-LONGEST = "test_soak.py"  # takes as long as all others together on one core
+LONGEST = "test_soak.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -226,7 +226,7 @@ def renew(
     directory, offered = founders(directory, key=not new_operator_key), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
     roll = founding.roll_of(directory)
-    last = roll.next_term(cards, _silos(directory, new_ledger or []))
+    last, following = roll.newest, roll.next_term(cards, _silos(directory, new_ledger or []))
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
     begins = _begins(start, offered)
@@ -237,7 +237,7 @@ def renew(
         if begun is offered:
             checks.no_effect(context, ("weight",), "where the last term has no model yet")
         offered = begun
-    agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
+    agreed = replace(following, plan=offered, timing=replace(last.timing, start=begins))
     agreed.complete()
     checked = not new_operator_key and register.check_newest(directory)
     if not agreed.signer and (directory / founding.OPERATOR_KEYS).exists():  # founded by an earlier version

@@ -189,7 +189,7 @@ def publish(directory: Path, agreed: Agreement) -> None:
 
 
 def say_new_ledgers(agreed: Agreement, last: Agreement) -> None:
-    """Say which silos may begin a new ledger: nothing but people knows what they have spent before."""
+    """Say which silos may begin a new ledger: nobody else tells people that what was spent before is not in it."""
     if silos := [silo for silo, ledger in agreed.ledgers.items() if ledger.since > last.term]:
         output.say(
             f"{', '.join(silos)} may begin a new ledger, and nobody compares it with the old one: what the old one says"

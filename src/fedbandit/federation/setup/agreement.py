@@ -68,7 +68,7 @@ class Agreement:
     signer: bytes = b""  # public key that verifies changes of the members; empty: the members do not change
     seats: tuple[str, ...] = ()  # the silo that has, or had, each seat; by default the silos in order of their names
     term: int = 1  # its number; one file after the other has a greater one
-    ledgers: Mapping[str, SilosLedger] = field(default_factory=dict, hash=False)  # by silo, what its keys do not say
+    ledgers: Mapping[str, SilosLedger] = field(default_factory=dict, hash=False)  # only those that are not the default
 
     def __post_init__(self) -> None:
         party_name(self.id)

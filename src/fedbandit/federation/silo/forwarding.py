@@ -71,10 +71,12 @@ def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Gre
     for name, greeting in greetings.items():
         seen, syncs = greeting.seen, greeting.syncs
         # If there is a ledger, its signed head says how far; anybody could claim a bare number.
-        # A head whose row is no longer kept may be another ledger's: then the number says more.
-        unsure = seen.length > 0 and _row(ledger, seen.length) is None
-        more = syncs > drawn
-        if more if plan.privacy is None else not is_known(ledger, seen) or (unsure and more):
+        behind = syncs > drawn
+        if plan.privacy is not None:
+            # A head whose row is no longer kept may be another ledger's: then the number of releases decides.
+            unsure = seen.length > 0 and _row(ledger, seen.length) is None
+            behind = not is_known(ledger, seen) or (unsure and behind)
+        if behind:
             return (
                 f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger of"
                 f" {seen.length} entries; this store holds {drawn} and {book.length(ledger)}. Nothing is drawn from it,"
